@@ -1,0 +1,3 @@
+package device
+
+const usbmuxdRemedy = "sudo apt-get install -y usbmuxd && sudo systemctl start usbmuxd"
