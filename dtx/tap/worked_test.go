@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"testing"
 )
 
 // stream is words as wire.md writes them, in the order of the wire.
