@@ -184,10 +184,25 @@ func (d *Device) Status(at time.Duration) Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.advance(d.ticks(at))
+	s := d.clock()
+	if s.Up {
+		s.Processes = append(slices.Clone(d.processes), d.backboardd)
+	}
+	return s
+}
+
+// Clock is Status without the processes.
+func (d *Device) Clock(at time.Duration) Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.advance(d.ticks(at))
+	return d.clock()
+}
+
+func (d *Device) clock() Status {
 	s := Status{Boot: d.boot, Up: d.step.Event != EventReboot, Asleep: d.step.Event == EventSleep}
 	if s.Up {
 		s.Continuous, s.Absolute = d.mach(d.now), d.absolute(d.now)
-		s.Processes = append(slices.Clone(d.processes), d.backboardd)
 	}
 	return s
 }
