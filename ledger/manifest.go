@@ -1,0 +1,285 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// ManifestSchema names the form of manifest.json.
+const ManifestSchema = "framebridge.session-manifest/1"
+
+// Manifest is what sealing says about a session.
+type Manifest struct {
+	Schema    string           `json:"schema"`
+	Name      string           `json:"name"`
+	SessionID string           `json:"sessionId"`
+	State     State            `json:"state"`
+	Reason    string           `json:"reason"`
+	Evidence  Evidence         `json:"evidence"`
+	Tool      Tool             `json:"tool"` // that sealed it
+	Counts    map[Type]int64   `json:"counts"`
+	Rejected  int64            `json:"rejectedLines"`         // whole lines that cannot be read; 0 unless the disk lost something
+	TornEvent *int64           `json:"tornEventAt,omitempty"` // byte offset in events.jsonl where a torn last line began; its bytes are in events.torn
+	TornWire  *int64           `json:"tornWireAt,omitempty"`  // byte offset in wire.bin of a torn last payload, which is left there
+	Files     []ManifestedFile `json:"files"`                 // every file but this one, by name
+}
+
+// ManifestedFile is one file of a sealed session.
+type ManifestedFile struct {
+	Name   string `json:"name"` // relative to the session directory, with slashes
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+	// Inside is what a compressed file holds.
+	Inside *ManifestedFile `json:"inside,omitempty"`
+}
+
+// maxManifestBytes bounds what is read of a manifest: a session has tens of files, and a bundle some more.
+const maxManifestBytes = 4 << 20
+
+// encode is the one form that a manifest has on disk.
+func (m *Manifest) encode() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(m); err != nil {
+		return nil, fmt.Errorf("encode manifest: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// ParseManifest reads a manifest, which must be byte for byte as this program writes it.
+func ParseManifest(text []byte) (*Manifest, error) {
+	var m Manifest
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	if m.Schema != ManifestSchema {
+		return nil, fmt.Errorf("manifest: expected schema %q, found %.60q", ManifestSchema, m.Schema)
+	}
+	again, err := m.encode()
+	if err != nil {
+		return nil, err
+	}
+	if at := differAt(text, again); at >= 0 {
+		return nil, fmt.Errorf("manifest: byte %d is not as this program writes it; the file was changed", at)
+	}
+	for _, f := range m.Files {
+		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
+			return nil, fmt.Errorf("manifest: file name %.100q leads out of the session", f.Name)
+		}
+	}
+	return &m, nil
+}
+
+// differAt is the first byte in which two texts differ, -1 where they are equal.
+func differAt(a, b []byte) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	if len(a) == len(b) {
+		return -1
+	}
+	return min(len(a), len(b))
+}
+
+// ReadManifest reads a session's manifest; os.ErrNotExist where the session is not sealed.
+func ReadManifest(dir string) (*Manifest, error) {
+	f, err := os.Open(filepath.Join(dir, ManifestName))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxManifestBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxManifestBytes {
+		return nil, fmt.Errorf("manifest: longer than %d bytes", maxManifestBytes)
+	}
+	return ParseManifest(text)
+}
+
+// digest is what a manifest says of bytes.
+type digest struct {
+	size   int64
+	sha256 [sha256.Size]byte
+}
+
+func (d digest) file(name string) ManifestedFile {
+	return ManifestedFile{Name: name, Size: d.size, SHA256: hex.EncodeToString(d.sha256[:])}
+}
+
+// digestOf reads r to its end, telling progress how many bytes came.
+func digestOf(r io.Reader, progress func(bytes int64)) (digest, error) {
+	h := sha256.New()
+	buf := make([]byte, 256<<10)
+	var d digest
+	for {
+		n, err := r.Read(buf)
+		h.Write(buf[:n])
+		d.size += int64(n)
+		if progress != nil && n > 0 {
+			progress(int64(n))
+		}
+		if errors.Is(err, io.EOF) {
+			h.Sum(d.sha256[:0])
+			return d, nil
+		}
+		if err != nil {
+			return digest{}, err
+		}
+	}
+}
+
+func digestFile(path string, progress func(bytes int64)) (digest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return digest{}, err
+	}
+	defer f.Close()
+	return digestOf(f, progress)
+}
+
+// sessionFiles lists what a manifest is to name, in its order: every regular file but the manifest and the lock, and what an
+// interrupted sealing left unfinished.
+func sessionFiles(dir string) ([]string, error) {
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		switch name {
+		case ManifestName, lockName, ManifestName + unfinished, CompressedName + unfinished:
+		default:
+			names = append(names, name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// Finding is one thing that a verification found wrong.
+type Finding struct {
+	Where string // a file, with line, byte or entry where that is known
+	What  string // what was expected and what was found
+}
+
+func (f Finding) String() string { return f.Where + ": " + f.What }
+
+// VerifySession compares a sealed session with its manifest: that the same files are there, their sizes and hashes, and the counts of
+// lines. It reports how many bytes it has read. An error means that it could not look; findings are what it saw.
+func VerifySession(dir string, progress func(bytes int64)) (*Manifest, []Finding, error) {
+	m, err := ReadManifest(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%s is not sealed: it has no %s: %w", dir, ManifestName, err)
+	}
+	if err != nil {
+		return nil, []Finding{{ManifestName, err.Error()}}, nil
+	}
+	var found []Finding
+	report := func(where, format string, args ...any) {
+		found = append(found, Finding{where, fmt.Sprintf(format, args...)})
+	}
+	names, err := sessionFiles(dir)
+	if err != nil {
+		return m, nil, err
+	}
+	listed := map[string]bool{}
+	for _, f := range m.Files {
+		listed[f.Name] = true
+		if !slices.Contains(names, f.Name) {
+			report(f.Name, "the manifest names it, and it is not there")
+			continue
+		}
+		got, err := digestFile(filepath.Join(dir, filepath.FromSlash(f.Name)), progress)
+		if err != nil {
+			return m, found, err
+		}
+		compare(report, f, got.file(f.Name))
+	}
+	for _, name := range names {
+		if !listed[name] {
+			report(name, "the manifest does not name it")
+		}
+	}
+	if len(found) > 0 {
+		return m, found, nil // what a damaged log counts says nothing more
+	}
+	return m, found, verifyLines(dir, m, report)
+}
+
+func compare(report func(where, format string, args ...any), want, got ManifestedFile) {
+	if got.Size != want.Size {
+		report(want.Name, "expected %d bytes, found %d", want.Size, got.Size)
+	} else if got.SHA256 != want.SHA256 {
+		report(want.Name, "expected SHA-256 %s, found %s", want.SHA256, got.SHA256)
+	}
+}
+
+// verifyLines reads the log as anybody would, and compares what it counts, and what is inside a compressed one.
+func verifyLines(dir string, m *Manifest, report func(where, format string, args ...any)) error {
+	log, err := OpenLog(dir)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	scan, err := scanLog(log.Reader)
+	if err != nil {
+		report(EventsName, "%v", err)
+		return nil
+	}
+	for i, t := range types {
+		if n := m.Counts[t]; n != scan.counts[i] {
+			report(EventsName, "expected %d lines of %s, found %d", n, t, scan.counts[i])
+		}
+	}
+	if scan.rejected != m.Rejected {
+		report(EventsName, "expected %d lines that cannot be read, found %d", m.Rejected, scan.rejected)
+	}
+	for _, f := range m.Files {
+		if f.Inside == nil {
+			continue
+		}
+		inside, err := digestCompressed(filepath.Join(dir, filepath.FromSlash(f.Name)))
+		if err != nil {
+			report(f.Name, "%v", err)
+			continue
+		}
+		compare(report, *f.Inside, inside.file(f.Inside.Name))
+	}
+	return nil
+}
+
+func digestCompressed(path string) (digest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return digest{}, err
+	}
+	defer f.Close()
+	d, err := newDecoder(f)
+	if err != nil {
+		return digest{}, err
+	}
+	defer d.Close()
+	return digestOf(d, nil)
+}

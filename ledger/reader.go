@@ -1,0 +1,215 @@
+package ledger
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/framebridge/framebridge/internal/jsonline"
+)
+
+// Names within a session directory.
+const (
+	EventsName     = "events.jsonl"
+	CompressedName = "events.jsonl.zst"
+	WireName       = "wire.bin"
+	ManifestName   = "manifest.json"
+	lockName       = "lock"
+)
+
+// Fault is what is wrong at a place in an event log.
+type Fault uint8
+
+const (
+	FaultRejected Fault = iota + 1 // a line that cannot be read; to the window it is a source.gap
+	FaultHole                      // seq is not the next one: lines are missing before this one, which Next returns after this error
+	FaultOrder                     // seq is not above the line before: the line is refused
+	FaultTorn                      // the file ends within a line: the process that wrote it was killed
+)
+
+var faultNames = [...]string{FaultRejected: "line rejected", FaultHole: "lines missing", FaultOrder: "line out of order", FaultTorn: "torn last line"}
+
+func (f Fault) String() string { return faultNames[f] }
+
+// LineError says what is wrong with one line. Reading can go on after it.
+type LineError struct {
+	Fault  Fault
+	Line   int64 // 1-based
+	Offset int64 // of the line's first byte, in a compressed log of the lines inside
+	Err    error
+}
+
+func (e *LineError) Error() string {
+	return fmt.Sprintf("line %d, byte %d: %s: %v", e.Line, e.Offset, e.Fault, e.Err)
+}
+
+func (e *LineError) Unwrap() error { return e.Err }
+
+var (
+	errTooLong = fmt.Errorf("longer than %d bytes", jsonline.MaxLineBytes)
+	errTorn    = errors.New("no newline at its end")
+)
+
+// Reader yields the events of a log in their order. It keeps one line in memory.
+type Reader struct {
+	in     *bufio.Reader
+	parser Parser
+	buffer []byte // a line that was longer than what in holds
+
+	line   int64 // of the line read last
+	offset int64 // where the next line begins
+	start  int64 // where the line read last began
+
+	lastSeq  int64 // of the last good line
+	rejected int64 // lines since then, which stood in the place of some
+	// ifWrong is what the next seq is if that of the last line, which followed a hole, is itself what was damaged; else 0.
+	ifWrong int64
+	held    Event // the line behind a hole, for the next call
+	holding bool
+}
+
+// NewReader reads lines of an events.jsonl.
+func NewReader(r io.Reader) *Reader {
+	const bufferBytes = 256 << 10 // a second of one device at 120 Hz
+	return &Reader{in: bufio.NewReaderSize(r, bufferBytes)}
+}
+
+// Next reads one event into e, whose Value is good until the next call. It returns io.EOF at the end, and a *LineError for a line
+// that is no good, after which reading goes on. Every other error is the source's.
+func (r *Reader) Next(e *Event) error {
+	if r.holding {
+		*e, r.held, r.holding = r.held, Event{}, false
+		return nil
+	}
+	line, err := r.readLine()
+	if err != nil {
+		return err
+	}
+	if err := r.parser.Parse(line, e); err != nil {
+		*e = Event{}
+		r.rejected++
+		return r.fault(FaultRejected, err)
+	}
+	want := r.lastSeq + 1
+	switch {
+	case e.Seq > want+r.rejected:
+		err := r.fault(FaultHole, fmt.Errorf("expected seq %d, found %d", want+r.rejected, e.Seq))
+		r.held, r.holding = *e, true
+		*e = Event{}
+		r.ifWrong = want + r.rejected + 1
+		r.lastSeq, r.rejected = r.held.Seq, 0
+		return err
+	case e.Seq < want && e.Seq != r.ifWrong:
+		err := r.fault(FaultOrder, fmt.Errorf("expected seq %d, found %d", want, e.Seq))
+		*e = Event{}
+		r.rejected++
+		return err
+	}
+	r.lastSeq, r.rejected, r.ifWrong = e.Seq, 0, 0
+	return nil
+}
+
+// Line and Offset tell where the event returned last stands: its line, from 1, and the offset of its first byte.
+func (r *Reader) Line() int64   { return r.line }
+func (r *Reader) Offset() int64 { return r.start }
+
+func (r *Reader) fault(f Fault, err error) *LineError {
+	return &LineError{Fault: f, Line: r.line, Offset: r.start, Err: err}
+}
+
+// readLine returns the next whole line without its newline, valid until the next call.
+func (r *Reader) readLine() ([]byte, error) {
+	r.buffer = r.buffer[:0]
+	r.start = r.offset
+	tooLong := false
+	for {
+		part, err := r.in.ReadSlice('\n')
+		if r.offset == r.start && len(part) > 0 {
+			r.line++
+		}
+		r.offset += int64(len(part))
+		whole := part
+		if len(r.buffer) > 0 || err != nil {
+			if !tooLong {
+				r.buffer = append(r.buffer, part...)
+			}
+			whole = r.buffer
+		}
+		tooLong = tooLong || len(whole) > jsonline.MaxLineBytes+1 // and its newline
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && r.offset == r.start:
+			return nil, io.EOF
+		case errors.Is(err, io.EOF):
+			return nil, r.fault(FaultTorn, errTorn)
+		case err != nil:
+			return nil, err
+		case tooLong:
+			r.rejected++
+			return nil, r.fault(FaultRejected, errTooLong)
+		}
+		return whole[:len(whole)-1], nil
+	}
+}
+
+// Log is an event log opened for reading.
+type Log struct {
+	*Reader
+	file    *os.File
+	decoder *zstd.Decoder // nil where the log is not compressed
+}
+
+// OpenLog opens the event log of a session directory, compressed or not, or a log file itself.
+func OpenLog(path string) (*Log, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open event log: %w", err)
+	}
+	if !info.IsDir() {
+		return openLog(path)
+	}
+	// While a session is sealed both may be there for a moment; then they are equal.
+	log, err := openLog(filepath.Join(path, EventsName))
+	if errors.Is(err, os.ErrNotExist) {
+		log, err = openLog(filepath.Join(path, CompressedName))
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s is no session: expected %s or %s in it: %w", path, EventsName, CompressedName, os.ErrNotExist)
+	}
+	return log, err
+}
+
+func openLog(path string) (*Log, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open event log: %w", err)
+	}
+	if filepath.Ext(path) != ".zst" {
+		return &Log{Reader: NewReader(f), file: f}, nil
+	}
+	d, err := newDecoder(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open event log %s: %w", path, err)
+	}
+	return &Log{Reader: NewReader(d), file: f, decoder: d}, nil
+}
+
+// newDecoder bounds what a compressed file can make the reader allocate; 8 MiB is the window of our own.
+func newDecoder(r io.Reader) (*zstd.Decoder, error) {
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderLowmem(true))
+}
+
+// Close closes the file.
+func (l *Log) Close() error {
+	if l.decoder != nil {
+		l.decoder.Close()
+	}
+	return l.file.Close()
+}

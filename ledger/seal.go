@@ -1,0 +1,352 @@
+package ledger
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// errNotCompressed says that a session is sealed, but not as small as was asked for.
+var errNotCompressed = errors.New("sealed without compression")
+
+// finishSeal takes a session whose lines are all on disk from there to its end. The order matters to a process that is killed here:
+// until the manifest is there Recover does all of this again, and from then on only the last step is left.
+func finishSeal(d disk, dir string, m *Manifest, known map[string]digest, compress bool) error {
+	var notCompressed error
+	names, err := sessionFiles(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		got, ok := known[name]
+		if !ok {
+			if got, err = digestFile(path, nil); err != nil {
+				return fmt.Errorf("hash %s: %w", path, err)
+			}
+		}
+		entry := got.file(name)
+		switch {
+		case name == CompressedName:
+			continue // of an attempt to seal that did not get as far as the manifest; made anew where it is wanted
+		case name == EventsName && compress:
+			packed, err := compressLog(d, dir, got)
+			if err != nil {
+				notCompressed = fmt.Errorf("%w: %w", errNotCompressed, err)
+				break
+			}
+			inside := entry
+			entry = packed.file(CompressedName)
+			entry.Inside = &inside
+		}
+		m.Files = append(m.Files, entry)
+	}
+	text, err := m.encode()
+	if err != nil {
+		return err
+	}
+	if err := writeNew(d, dir, filepath.Join(dir, ManifestName), text, 0o444); err != nil {
+		return err
+	}
+	return errors.Join(notCompressed, tidy(d, dir, m))
+}
+
+// tidy makes the files of a sealed session read-only and removes what it no longer needs: whichever form of the log its manifest does
+// not name, when it names the other, what was never finished, and last the lock.
+func tidy(d disk, dir string, m *Manifest) error {
+	gone := []string{ManifestName + unfinished, CompressedName + unfinished}
+	for _, f := range m.Files {
+		path := filepath.Join(dir, filepath.FromSlash(f.Name))
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o222 != 0 {
+			if err := d.makeReadOnly(path); err != nil {
+				return diskError("make read-only "+path, err)
+			}
+		}
+		switch f.Name {
+		case EventsName:
+			gone = append(gone, CompressedName)
+		case CompressedName:
+			gone = append(gone, EventsName)
+		}
+	}
+	removed := false
+	for _, name := range append(gone, lockName) {
+		err := d.remove(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return diskError("remove "+name, err)
+		}
+		removed = removed || err == nil
+	}
+	if !removed {
+		return nil
+	}
+	return diskError("sync "+dir, d.syncDir(dir))
+}
+
+// compressLog writes events.jsonl.zst and reads it back, since the log itself will go.
+func compressLog(d disk, dir string, inside digest) (digest, error) {
+	path := filepath.Join(dir, CompressedName)
+	in, err := os.Open(filepath.Join(dir, EventsName))
+	if err != nil {
+		return digest{}, err
+	}
+	defer in.Close()
+	out, err := d.open(path+unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return digest{}, diskError("make "+path, err)
+	}
+	defer out.Close()
+	counted := &appendFile{file: out, path: path, sum: sha256.New()}
+	packer, err := zstd.NewWriter(writerFunc(counted.write), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return digest{}, err
+	}
+	_, err = io.Copy(packer, in)
+	if err = errors.Join(err, packer.Close()); err != nil {
+		return digest{}, err
+	}
+	if err := out.Sync(); err != nil {
+		return digest{}, diskError("sync "+path, err)
+	}
+	back, err := digestCompressed(path + unfinished)
+	if err != nil {
+		return digest{}, fmt.Errorf("read back %s: %w", path, err)
+	}
+	if back != inside {
+		return digest{}, fmt.Errorf("read back %s: expected %d bytes with SHA-256 %x, found %d with %x", path, inside.size, inside.sha256, back.size, back.sha256)
+	}
+	return counted.digest(), diskError("rename "+path, d.rename(path+unfinished, path))
+}
+
+type writerFunc func([]byte) error
+
+func (w writerFunc) Write(b []byte) (int, error) {
+	if err := w(b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// Recover seals, as partial, a session whose recorder died: every whole line is kept, and session.end and the manifest say where a
+// torn last line began. The torn bytes of the log go to events.torn, because session.end must follow; those of the wire stay where they
+// are, since nothing follows them and their own length shows that they are cut.
+//
+// ErrSealed comes with the manifest of a session that needs nothing; a *HeldError says who is still recording.
+func Recover(dir string, tool Tool, nowWallNs int64) (*Manifest, error) {
+	return recoverSession(osDisk{}, dir, tool, nowWallNs)
+}
+
+func recoverSession(d disk, dir string, tool Tool, nowWallNs int64) (*Manifest, error) {
+	if m, err := ReadManifest(dir); !errors.Is(err, os.ErrNotExist) {
+		return alreadySealed(d, dir, m, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, EventsName)); err != nil {
+		return nil, fmt.Errorf("recover %s: %w: %w", dir, ErrNothingRecorded, err)
+	}
+	lock, err := takeLock(d, filepath.Join(dir, lockName), nowWallNs, 0)
+	if err != nil {
+		return nil, fmt.Errorf("recover %s: %w", dir, err)
+	}
+	defer lock.release()
+	// Whoever held the lock may have sealed the session just now.
+	if m, err := ReadManifest(dir); !errors.Is(err, os.ErrNotExist) {
+		return alreadySealed(d, dir, m, err)
+	}
+	m, err := recoverDir(d, dir, tool, "the recording process ended without sealing")
+	if err != nil {
+		return m, fmt.Errorf("recover %s: %w", dir, err)
+	}
+	return m, nil
+}
+
+// alreadySealed does what a process that was killed right after the manifest had left to do.
+func alreadySealed(d disk, dir string, m *Manifest, err error) (*Manifest, error) {
+	if err != nil {
+		return nil, fmt.Errorf("recover %s: %w", dir, err)
+	}
+	if err := tidy(d, dir, m); err != nil {
+		return m, err
+	}
+	return m, fmt.Errorf("%s: %w", dir, ErrSealed)
+}
+
+// recoverDir seals what is on disk. The caller holds the lock.
+func recoverDir(d disk, dir string, tool Tool, reason string) (*Manifest, error) {
+	path := filepath.Join(dir, EventsName)
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	scan, err := scanLog(NewReader(in))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if scan.start == nil {
+		return nil, fmt.Errorf("%s: %w: it has no whole session.start line", path, ErrNothingRecorded)
+	}
+	tornAt := scan.wholeBytes
+	if scan.torn {
+		kept, err := keepTorn(d, dir, in, tornAt)
+		if err != nil {
+			return nil, err
+		}
+		reason += fmt.Sprintf("; a torn last line at byte %d of %s, kept in %s", tornAt, EventsName, kept)
+	}
+	var line []byte
+	if scan.end == nil {
+		scan.counts[TypeSessionEnd.index()]++
+		scan.end = &End{State: StatePartial, Reason: reason, Counts: scan.counts}
+		line = AppendLine(nil, &Event{Seq: scan.nextSeq, HostNs: scan.lastHostNs, Value: scan.end})
+	} else {
+		tornAt = scan.endAt // what was torn, in an earlier recovery, stood there
+	}
+	if err := appendDurably(d, path, scan.wholeBytes, line); err != nil {
+		return nil, err
+	}
+	m := newManifest(scan.start, tool, scan.end.State, scan.end.Reason, &scan.counts)
+	m.Rejected = scan.rejected
+	if torn, err := filepath.Glob(filepath.Join(dir, tornName+"*")); err != nil {
+		return nil, err
+	} else if len(torn) > 0 {
+		m.TornEvent = &tornAt
+	}
+	if m.TornWire, err = tornWire(filepath.Join(dir, WireName)); err != nil {
+		return nil, err
+	}
+	return m, finishSeal(d, dir, m, nil, false)
+}
+
+const tornName = "events.torn"
+
+// keepTorn copies what stands behind the whole lines to a file of its own, under the first free name: an earlier recovery may have been
+// killed in its turn.
+func keepTorn(d disk, dir string, events *os.File, wholeBytes int64) (name string, err error) {
+	const attempts = 1000 // more recoveries of one session were killed than anybody will see
+	var out file
+	for i := range attempts {
+		name = tornName
+		if i > 0 {
+			name += strconv.Itoa(i + 1)
+		}
+		out, err = d.open(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if !errors.Is(err, os.ErrExist) {
+			break
+		}
+	}
+	if err != nil {
+		return "", diskError("make "+tornName, err)
+	}
+	if _, err := events.Seek(wholeBytes, io.SeekStart); err != nil {
+		return "", errors.Join(err, out.Close())
+	}
+	_, err = io.Copy(out, events)
+	if err == nil {
+		err = out.Sync()
+	}
+	if err := errors.Join(err, out.Close()); err != nil {
+		return "", diskError("write "+name, err)
+	}
+	return name, diskError("sync "+dir, d.syncDir(dir))
+}
+
+// appendDurably cuts the file to size bytes, appends to it, and syncs it even where there is nothing to change: whoever wrote it may
+// have died before that.
+func appendDurably(d disk, path string, size int64, text []byte) error {
+	f, err := d.open(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return diskError("open "+path, err)
+	}
+	if err = f.Truncate(size); err == nil && len(text) > 0 {
+		_, err = f.Write(text)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return diskError("write "+path, errors.Join(err, f.Close()))
+}
+
+// tornWire is where a torn last payload begins, nil where there is none.
+func tornWire(path string) (*int64, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	w := NewWireReader(bufio.NewReaderSize(f, 256<<10))
+	for {
+		_, _, err := w.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		if err != nil {
+			at := w.Offset()
+			return &at, nil
+		}
+	}
+}
+
+// scan is what one pass over an event log tells.
+type scan struct {
+	start      *Start // nil where the first line is no session.start
+	end        *End   // nil where the last whole line is no session.end
+	endAt      int64  // where that line begins
+	counts     Counts
+	rejected   int64
+	nextSeq    int64
+	lastHostNs int64
+	wholeBytes int64 // of whole lines
+	torn       bool
+}
+
+func scanLog(r *Reader) (scan, error) {
+	var s scan
+	var e Event
+	for {
+		err := r.Next(&e)
+		var bad *LineError
+		switch {
+		case errors.Is(err, io.EOF):
+			s.nextSeq = r.lastSeq + r.rejected + 1
+			if !s.torn {
+				s.wholeBytes = r.offset
+			}
+			return s, nil
+		case errors.As(err, &bad):
+			if bad.Fault == FaultTorn {
+				s.torn, s.wholeBytes = true, bad.Offset
+			} else {
+				s.end = nil
+			}
+			if bad.Fault == FaultRejected || bad.Fault == FaultOrder {
+				s.rejected++
+			}
+		case err != nil:
+			return s, err
+		default:
+			s.counts[e.Type().index()]++
+			s.lastHostNs = e.HostNs
+			s.end = nil
+			switch v := e.Value.(type) {
+			case *Start:
+				if s.start == nil && r.Line() == 1 {
+					start := *v
+					s.start = &start
+				}
+			case *End:
+				end := *v
+				s.end, s.endAt = &end, r.Offset()
+			}
+		}
+	}
+}
