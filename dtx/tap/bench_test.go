@@ -32,7 +32,8 @@ type frames struct {
 	gaps                    int64
 	sum                     uint64
 
-	name, category, subsystem, narrative uint64 // IDs of strings that were read and found right
+	// IDs of strings that were read before and found to be what is asked for.
+	name, category, subsystem, narrative, number, hex uint64
 }
 
 func (f *frames) is(v Value, known *uint64, texts ...string) bool {
@@ -70,8 +71,18 @@ func (f *frames) Row(r *Row) {
 	message := r.Value(colMessage)
 	for i := range message.Len() {
 		pair := message.At(i)
-		if f.is(pair.At(0), &f.narrative, "narrative-text") {
+		kind := pair.At(0)
+		switch kind.ID() {
+		case f.narrative:
 			continue
+		case f.number, f.hex:
+		default:
+			if f.is(kind, &f.narrative, "narrative-text") {
+				continue
+			}
+			if !f.is(kind, &f.number, "uint64") && !f.is(kind, &f.hex, "uint64-hex-lowercase") {
+				f.unreadable++
+			}
 		}
 		number, ok := pair.At(1).Uint64()
 		if !ok {
@@ -111,15 +122,15 @@ func rowStream(t testing.TB, name string) []byte {
 	}
 }
 
-// steadyRows cuts the iOS 18 stream into what comes before its fourth frame, and the 9 frames from there to its end, which leave the stack as high as they found it, so that they can be
-// repeated without end.
+// steadyRows cuts the iOS 18 stream into its first three frames and the 9 frames after them. Those find the stack as they leave it, so they can be repeated
+// without end.
 func steadyRows(t testing.TB) (start, repeat []byte) {
 	all := rowStream(t, "tap/ios18.wire")
 	ends := 0
 	for i := 0; i < len(all); i += 2 {
 		if all[i+1] == opRowEnd {
 			if ends++; ends == 6 {
-				return all[:i+2], all[i+2:]
+				return all[:i+4], all[i+4:] // with the word that drops the third frame's arguments
 			}
 		}
 	}

@@ -62,8 +62,14 @@ type node struct {
 	textEnd     uint32 // end of this node's bytes in text
 	childrenEnd uint32 // end of this node's references in children
 	kind        uint8
-	depth       uint8 // 0 for values; a struct's is one more than its deepest child's
 }
+
+// ref is a reference to a node: its index, and above it how deep structs are nested in it (0 for a value).
+type ref uint32
+
+const depthShift = 24
+
+func (r ref) index() uint { return uint(r & (1<<depthShift - 1)) }
 
 // table is what reading a row takes.
 type table struct {
@@ -117,8 +123,8 @@ var faults = [...]string{
 
 // core is the stack machine, at one alignment of the stream.
 //
-// The low half of a slot of the stack is the index of its node. The high half is how many nodes were in use once the slot was filled: when
-// it comes to the top again, nothing can refer to younger ones, and their place is free. Slot 0 and node 0 are a null that is always there.
+// The low half of a slot of the stack is a ref. The high half is how many nodes were in use once the slot was filled: when it comes to the
+// top again, nothing can refer to younger ones, and their place is free. Slot 0 and node 0 are a null that is always there.
 type core struct {
 	want   Want
 	mode   mode
@@ -130,7 +136,7 @@ type core struct {
 	height   uint // slots in use
 	top      uint // nodes in use
 	nodes    []node
-	children []uint32
+	children []ref
 	text     []byte // 8 bytes longer than may be used, so that 8 can be written and read at a time
 	lastID   uint64
 	defined  bool // some table is
@@ -151,7 +157,7 @@ type core struct {
 }
 
 func newCore(want Want) *core {
-	c := &core{want: want, nodes: make([]node, firstNodes), children: make([]uint32, firstNodes), text: make([]byte, firstText)}
+	c := &core{want: want, nodes: make([]node, firstNodes), children: make([]ref, firstNodes), text: make([]byte, firstText)}
 	c.begin(live)
 	return c
 }
@@ -176,11 +182,11 @@ func (c *core) clear() {
 	}
 }
 
-func slot(node, top uint) uint64 { return uint64(node) | uint64(top)<<32 }
+func slot(r ref, top uint) uint64 { return uint64(r) | uint64(top)<<32 }
 
-func (c *core) value(node uint32) Value { return Value{c, &c.nodes[node]} }
+func (c *core) value(r ref) Value { return Value{c, &c.nodes[r.index()]} }
 
-func (c *core) item(d uint) Value { return c.value(uint32(c.slots[c.height-1-d])) }
+func (c *core) item(d uint) Value { return c.value(ref(c.slots[c.height-1-d])) }
 
 // read takes the bytes p, which are at this offset of the stream, and returns how many it used and why it stopped. After a fault, which
 // only a live core reports, the last of them are those of the word at c.at.
@@ -253,92 +259,82 @@ func (c *core) reset(offset int64) {
 // run reads words in the modes live and trial. It is the decoder's speed: short values, copies and small structs, which nearly all
 // words are, are done here with the state in registers. What is rare, and what may be wrong, is left to longValue and step, which do everything in full.
 func (c *core) run(p []byte, offset int64, h Handler) (int, stop) {
-	i := 0
+	i := uint(0)
 	if c.inValue {
 		n, s := c.longValue(p, offset)
 		if c.inValue || s != atEnd {
 			return n, s
 		}
-		i = n
+		i = uint(n)
 	}
-	slots, nodes, children, text := &c.slots, c.nodes, c.children, c.text
 	height, top := c.height, c.top
-	for i+1 < len(p) {
-		arg, op := uint(p[i]), p[i+1]
+	for i+1 < uint(len(p)) {
+		word := uint(p[i]) | uint(p[i+1])<<8
 		switch {
-		case op == opCopy:
-			from := height - 1 - arg // 0, the bottom, or below it where the copy is out of reach
-			if arg != longForm && from-1 < maxStack && height <= maxStack {
-				slots[height] = slot(uint(uint32(slots[from])), top)
+		case word-opCopy<<8 < longForm:
+			from := height - 1 - (word - opCopy<<8) // the bottom, or below 0 and so above height, where that is out of reach
+			if from < height && from != 0 && height <= maxStack {
+				c.slots[height] = slot(ref(c.slots[from]), top)
 				height++
 				i += 2
 				continue
 			}
-		case op == opStruct:
-			first := height - arg
-			if arg != longForm && first-1 < maxStack && top < uint(len(nodes)) {
-				last := &nodes[top-1]
-				end := uint(last.childrenEnd) + arg
-				if end > uint(len(children)) {
-					break
-				}
-				places := children[last.childrenEnd:end]
-				deepest := uint8(0)
-				for k := range places {
-					child := uint32(slots[first+uint(k)])
-					places[k] = child
-					deepest = max(deepest, nodes[child].depth)
-				}
-				if deepest >= maxDepth {
-					break
-				}
-				c.lastID++
-				nodes[top] = node{id: c.lastID, count: uint32(arg), textEnd: last.textEnd, childrenEnd: uint32(end), kind: kindStruct, depth: deepest + 1}
-				slots[first] = slot(top, top+1)
-				height, top = first+1, top+1
-				i += 2
-				continue
+		case word == opStruct<<8|2 && height >= 3 && height <= maxStack && top < uint(len(c.nodes)):
+			last := &c.nodes[top-1]
+			end := last.childrenEnd + 2
+			first, second := ref(c.slots[height-2]), ref(c.slots[height-1])
+			depth := max(first, second)>>depthShift + 1
+			if uint(end) > uint(len(c.children)) || depth > maxDepth {
+				break
 			}
-		case op >= valueByte && len(p)-i >= 8:
+			c.children[end-2], c.children[end-1] = first, second
+			c.lastID++
+			n := &c.nodes[top]
+			n.id, n.count, n.kind = c.lastID, 2, kindStruct
+			n.textEnd, n.childrenEnd = last.textEnd, end
+			height--
+			c.slots[height-1] = slot(ref(top)|depth<<depthShift, top+1)
+			top++
+			i += 2
+			continue
+		case word >= valueWord && i+8 <= uint(len(p)) && height <= maxStack && top < uint(len(c.nodes)):
 			four := binary.LittleEndian.Uint64(p[i:])
 			ends := four & (four << 1) & topBits
 			upToEnd := ends ^ (ends - 1)
-			if ends == 0 || ^four&topBits&upToEnd != 0 || top >= uint(len(nodes)) || height > maxStack {
+			last := &c.nodes[top-1]
+			if ends == 0 || ^four&topBits&upToEnd != 0 || uint(last.textEnd) > uint(len(c.text))-16 {
 				break
 			}
 			words := uint(bits.TrailingZeros64(ends)+1) / 16
 			count := 2*words - 1 // 14 bits are 1 byte, 28 are 3, 42 are 5, 56 are 7
-			last := &nodes[top-1]
-			if uint(last.textEnd)+count+8 > uint(len(text)) {
-				break
-			}
 			big := four&valueBits<<50 | four>>16&valueBits<<36 | four>>32&valueBits<<22 | four>>48&valueBits<<8
 			number := bits.ReverseBytes64(big) & (1<<(8*count) - 1)
-			binary.LittleEndian.PutUint64(text[last.textEnd:], number)
+			binary.LittleEndian.PutUint64(c.text[last.textEnd:], number)
 			c.lastID++
-			nodes[top] = node{number: number, id: c.lastID, count: uint32(count), textEnd: last.textEnd + uint32(count), childrenEnd: last.childrenEnd, kind: kindBytes}
-			slots[height] = slot(top, top+1)
+			n := &c.nodes[top]
+			n.number, n.id, n.count, n.kind = number, c.lastID, uint32(count), kindBytes
+			n.textEnd, n.childrenEnd = last.textEnd+uint32(count), last.childrenEnd
+			c.slots[height] = slot(ref(top), top+1)
 			height, top = height+1, top+1
-			i += int(2 * words)
+			i += 2 * words
 			continue
 		}
 		c.height, c.top = height, top
 		c.at = offset + int64(i)
 		n, s := 2, atEnd
-		if op >= valueByte {
+		if word >= valueWord {
 			n, s = c.longValue(p[i:], c.at)
 		} else {
-			s = c.step(op, arg, h)
+			s = c.step(byte(word>>8), word&0xff, h)
 		}
-		i += n
+		i += uint(n)
 		if s != atEnd || c.inValue {
-			return i, s
+			return int(i), s
 		}
-		nodes, children, text = c.nodes, c.children, c.text
 		height, top = c.height, c.top
 	}
 	c.height, c.top = height, top
-	return i, atEnd
+	return int(i), atEnd
 }
 
 // longValue reads the words of a value of any length, or goes on where the last payload ended (inValue).
@@ -407,10 +403,11 @@ func (c *core) pushBytes(start, count uint) stop {
 		number &= 1<<(8*count) - 1
 	}
 	last := c.nodes[c.top-1]
-	return c.pushNode(node{number: number, count: uint32(count), textEnd: uint32(start + count), childrenEnd: last.childrenEnd, kind: kindBytes})
+	return c.pushNode(node{number: number, count: uint32(count), textEnd: uint32(start + count), childrenEnd: last.childrenEnd, kind: kindBytes}, 0)
 }
 
-func (c *core) pushNode(n node) stop {
+// pushNode pushes a new node with structs nested that deep.
+func (c *core) pushNode(n node, depth ref) stop {
 	if c.height > maxStack || c.top >= maxNodes {
 		return tooMuch
 	}
@@ -421,14 +418,14 @@ func (c *core) pushNode(n node) stop {
 	n.id = c.lastID
 	c.nodes[c.top] = n
 	c.top++
-	return c.push(c.top - 1)
+	return c.push(ref(c.top-1) | depth<<depthShift)
 }
 
-func (c *core) push(node uint) stop {
+func (c *core) push(r ref) stop {
 	if c.height > maxStack {
 		return tooMuch
 	}
-	c.slots[c.height] = slot(node, c.top)
+	c.slots[c.height] = slot(r, c.top)
 	c.height++
 	return atEnd
 }
@@ -473,7 +470,7 @@ func (c *core) step(op byte, arg uint, h Handler) stop {
 		if from == 0 || from >= c.height {
 			return badReference
 		}
-		return c.push(uint(uint32(c.slots[from])))
+		return c.push(ref(c.slots[from]))
 	case opNull:
 		return c.push(0)
 	case opStruct:
@@ -516,19 +513,20 @@ func (c *core) pack(n uint) stop {
 		return tooMuch
 	}
 	if start+n > uint(len(c.children)) {
-		c.children = append(c.children, make([]uint32, max(uint(len(c.children)), n))...)
+		c.children = append(c.children, make([]ref, max(uint(len(c.children)), n))...)
 	}
-	deepest := uint8(0)
-	for i := range n {
-		child := uint32(c.slots[c.height-n+i])
-		c.children[start+i] = child
-		deepest = max(deepest, c.nodes[child].depth)
+	places, items := c.children[start:start+n], c.slots[c.height-n:c.height]
+	deepest := ref(0)
+	for i := range places {
+		places[i] = ref(items[i])
+		deepest = max(deepest, places[i])
 	}
-	if deepest == maxDepth {
+	depth := deepest>>depthShift + 1
+	if depth > maxDepth {
 		return tooDeep
 	}
 	c.height -= n
-	return c.pushNode(node{count: uint32(n), textEnd: last.textEnd, childrenEnd: uint32(start + n), kind: kindStruct, depth: deepest + 1})
+	return c.pushNode(node{count: uint32(n), textEnd: last.textEnd, childrenEnd: uint32(start + n), kind: kindStruct}, depth)
 }
 
 func (c *core) define(id uint) stop {

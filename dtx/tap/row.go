@@ -49,7 +49,7 @@ func (r *Row) Value(i int) Value {
 	if column < 0 {
 		return Value{}
 	}
-	return r.core.value(uint32(r.core.slots[r.base+uint(column)]))
+	return r.core.value(ref(r.core.slots[r.base+uint(column)]))
 }
 
 // Value is null, bytes, or a struct (a list of values). Every method answers for every kind, so that a chain of At needs no checks in between.
