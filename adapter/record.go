@@ -92,16 +92,19 @@ const (
 	QualityNoPredecessor
 	QualityDiscontinuity
 	QualitySourceGap
+	qualityCount
 )
 
-var qualityNames = [...]string{"", "valid", "unsupported-schema", "duplicate", "out-of-order", "no-predecessor", "discontinuity", "source-gap"}
+var qualityNames = [qualityCount]string{"", "valid", "unsupported-schema", "duplicate", "out-of-order", "no-predecessor", "discontinuity", "source-gap"}
 
 func (q Quality) String() string { return qualityNames[q] }
 
 // ParseQuality is QualityUnknown for any other word.
-func ParseQuality(s string) Quality {
+func ParseQuality(s string) Quality { return parseQuality(s) }
+
+func parseQuality[T string | []byte](s T) Quality {
 	for i := 1; i < len(qualityNames); i++ {
-		if qualityNames[i] == s {
+		if qualityNames[i] == string(s) {
 			return Quality(i)
 		}
 	}
