@@ -83,7 +83,7 @@ func (l *lock) take(nowWallNs int64, reserveBytes int) error {
 
 // giveReserve frees the space that the lock file kept.
 func (l *lock) giveReserve() error {
-	return l.file.Truncate(0)
+	return diskError("shorten "+l.path, l.file.Truncate(0))
 }
 
 // release frees the lock. Closing is all that flock needs.

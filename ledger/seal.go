@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -78,11 +80,14 @@ func tidy(d disk, dir string, m *Manifest) error {
 	}
 	removed := false
 	for _, name := range append(gone, lockName) {
-		err := d.remove(filepath.Join(dir, name))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return diskError("remove "+name, err)
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			continue // without a try, which a read-only disk would refuse
 		}
-		removed = removed || err == nil
+		if err := d.remove(path); err != nil {
+			return diskError("remove "+path, err)
+		}
+		removed = true
 	}
 	if !removed {
 		return nil
@@ -192,36 +197,43 @@ func recoverDir(d disk, dir string, tool Tool, reason string) (*Manifest, error)
 	if scan.start == nil {
 		return nil, fmt.Errorf("%s: %w: it has no whole session.start line", path, ErrNothingRecorded)
 	}
-	tornAt := scan.wholeBytes
 	if scan.torn {
-		kept, err := keepTorn(d, dir, in, tornAt)
+		kept, err := keepTorn(d, dir, in, scan.wholeBytes)
 		if err != nil {
 			return nil, err
 		}
-		reason += fmt.Sprintf("; a torn last line at byte %d of %s, kept in %s", tornAt, EventsName, kept)
+		reason += fmt.Sprintf("; a torn last line at byte %d of %s, kept in %s", scan.wholeBytes, EventsName, kept)
 	}
 	var line []byte
 	if scan.end == nil {
 		scan.counts[TypeSessionEnd.index()]++
+		scan.endAt = scan.wholeBytes
 		scan.end = &End{State: StatePartial, Reason: reason, Counts: scan.counts}
 		line = AppendLine(nil, &Event{Seq: scan.nextSeq, HostNs: scan.lastHostNs, Value: scan.end})
-	} else {
-		tornAt = scan.endAt // what was torn, in an earlier recovery, stood there
 	}
 	if err := appendDurably(d, path, scan.wholeBytes, line); err != nil {
 		return nil, err
 	}
-	m := newManifest(scan.start, tool, scan.end.State, scan.end.Reason, &scan.counts)
-	m.Rejected = scan.rejected
-	if torn, err := filepath.Glob(filepath.Join(dir, tornName+"*")); err != nil {
-		return nil, err
-	} else if len(torn) > 0 {
-		m.TornEvent = &tornAt
-	}
-	if m.TornWire, err = tornWire(filepath.Join(dir, WireName)); err != nil {
+	m, err := describe(dir, &scan, tool)
+	if err != nil {
 		return nil, err
 	}
 	return m, finishSeal(d, dir, m, nil, false)
+}
+
+// describe is what the files of a session that has its session.end tell about it.
+func describe(dir string, s *scan, tool Tool) (*Manifest, error) {
+	m := newManifest(s.start, tool, s.end.State, s.end.Reason, &s.counts)
+	m.Rejected = s.rejected
+	names, err := sessionFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, tornName) }) {
+		m.TornEvent = &s.endAt // what was torn stood where session.end does now
+	}
+	m.TornWire, err = tornWire(filepath.Join(dir, WireName))
+	return m, err
 }
 
 const tornName = "events.torn"
