@@ -1,0 +1,141 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/ledger"
+)
+
+// Identities are what the records of a wire file are marked with.
+type Identities struct {
+	SessionID string
+	Policy    string
+	Channel   int64
+	// Binds are in the order of their times; each holds for the payloads that came after it.
+	Binds []Bind
+}
+
+// Bind is a target.bind and its time.
+type Bind struct {
+	HostNs  int64
+	Binding adapter.Binding
+}
+
+// ReadIdentities takes the identities from the event log that was recorded beside a wire file.
+func ReadIdentities(path string) (*Identities, error) {
+	log, err := ledger.OpenLog(path)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	ids := &Identities{}
+	seen := false
+	var e ledger.Event
+	for {
+		err := log.Next(&e)
+		var bad *ledger.LineError
+		switch {
+		case errors.Is(err, io.EOF):
+			return ids, nil
+		case errors.As(err, &bad):
+			continue // what identities remain are still true of their payloads
+		case err != nil:
+			return nil, err
+		}
+		switch v := e.Value.(type) {
+		case *ledger.Start:
+			ids.SessionID, ids.Policy = v.SessionID, v.Policy
+		case *adapter.Binding:
+			ids.Binds = append(ids.Binds, Bind{e.HostNs, *v})
+		case *adapter.Record:
+			if !seen {
+				ids.Channel, seen = v.Source.Channel, true
+			}
+		}
+	}
+}
+
+// Decode writes the lines that the payloads of a wire file make. Without identities (nil) the target is not known, each connection is
+// an epoch, from 1, and there is no policy mark. The wire's torn tail is an error, after everything before it was decoded.
+func Decode(wire io.Reader, timebase adapter.Timebase, ids *Identities, log Log) (*adapter.Adapter, error) {
+	contract := adapter.SourceGoIOS
+	binding := adapter.Binding{SourceEpoch: 1, Timebase: timebase}
+	var sessionID, policy string
+	var binds []Bind
+	if ids != nil {
+		contract.Channel, sessionID, policy, binds = ids.Channel, ids.SessionID, ids.Policy, ids.Binds
+		if len(binds) == 0 {
+			return nil, errors.New("the event log beside the wire file binds no target; decode the wire file alone, from another directory")
+		}
+	}
+	a := adapter.New(contract, sessionID, policy)
+	r := NewRecorder(log, a, nil, false)
+	if ids == nil {
+		if err := a.Bind(binding); err != nil {
+			return a, err
+		}
+	}
+	in := ledger.NewWireReader(wire)
+	for first := true; ; first = false {
+		hostNs, payload, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			r.EndConnection(0)
+			return a, r.Err()
+		}
+		if err != nil {
+			r.EndConnection(0)
+			return a, errors.Join(fmt.Errorf("wire file: %w", err), r.Err())
+		}
+		if len(payload) == 0 {
+			r.EndConnection(hostNs)
+			if ids == nil && !first {
+				binding.SourceEpoch++
+				if err := a.Bind(binding); err != nil {
+					return a, err
+				}
+			}
+			continue
+		}
+		for len(binds) > 0 && binds[0].HostNs < hostNs {
+			if err := a.Bind(binds[0].Binding); err != nil {
+				return a, err
+			}
+			binds = binds[1:]
+		}
+		r.Payload(hostNs, payload)
+		if r.Err() != nil {
+			return a, r.Err()
+		}
+	}
+}
+
+// Lines is a Log that writes lines to a stream, numbered from 1.
+type Lines struct {
+	W   io.Writer
+	seq int64
+	buf []byte
+}
+
+func (l *Lines) Append(e *ledger.Event) error {
+	l.seq++
+	e.Seq = l.seq
+	l.buf = ledger.AppendLine(l.buf[:0], e)
+	_, err := l.W.Write(l.buf)
+	return err
+}
+
+func (l *Lines) AppendWire(int64, []byte) error { return nil }
+
+// BesideWire is the event log beside a wire file, "" where there is none.
+func BesideWire(dir string) string {
+	for _, name := range []string{ledger.EventsName, ledger.CompressedName} {
+		if _, err := os.Stat(dir + "/" + name); err == nil {
+			return dir
+		}
+	}
+	return ""
+}

@@ -1,0 +1,487 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/framebridge/framebridge/dtx"
+	"github.com/framebridge/framebridge/internal/device"
+	"github.com/framebridge/framebridge/internal/hostclock"
+	"github.com/framebridge/framebridge/ledger"
+	"github.com/framebridge/framebridge/p95"
+)
+
+const (
+	// bridgeEvery is the interval of clock bridges, and with them of the question whether the phone still answers.
+	bridgeEvery = 5 * time.Second
+	// bridgeTimeout and bridgeEvery together stay below ten seconds: the time in which a phone that fell silent is noticed.
+	bridgeTimeout = 4 * time.Second
+	// silenceLimit is how long a tap that has sent heartbeats may send nothing at all.
+	silenceLimit   = 8 * time.Second
+	heartbeatsSeen = 3
+	// Pauses between attempts to reach a phone again.
+	firstPause, longestPause = 200 * time.Millisecond, 2 * time.Second
+	// relaunchEvery is the pause between attempts to start the app on a phone that came back without it.
+	relaunchEvery = 3 * time.Second
+)
+
+// source keeps a recording connected to its phone. Whatever happens it hands to the recording goroutine as a function, through events.
+type source struct {
+	o      Options
+	log    *zerolog.Logger
+	events chan func(*Recorder)
+	udid   string // known from the first connection on
+
+	retapWanted chan struct{}
+	inFront     atomic.Bool // the app was in the foreground by the last word of it
+
+	// Of the recording goroutine.
+	lineage      lineage
+	state, cause string
+}
+
+// connection is everything open to a phone at one time. Clocks and processes have a DTX connection of their own, so that their answers
+// never wait behind the tap's rows.
+type connection struct {
+	phone   *device.Phone
+	control *device.Instruments
+	info    *device.DeviceInfo
+	procs   *device.ProcessControl
+	notes   *device.Notifications
+	tapping *device.Instruments
+	tap     *device.Tap
+	bridge  p95.ClockBridge
+
+	pid     int64 // of the app; 0 where it does not run
+	inFront bool
+	by      string // who says inFront; "" where nobody can
+}
+
+func (c *connection) close() {
+	for _, in := range []*device.Instruments{c.tapping, c.control} {
+		if in != nil {
+			in.Close()
+		}
+	}
+}
+
+func newSource(o Options, log *zerolog.Logger) *source {
+	s := &source{o: o, log: log, events: make(chan func(*Recorder)), udid: o.UDID, retapWanted: make(chan struct{}, 1)}
+	s.lineage.binding.PrimaryDisplayID = o.Display
+	return s
+}
+
+// connect reaches the phone and starts the tap. The first time it also decides about the app, and fails where it cannot be had; later
+// a missing app is started again on the side.
+func (s *source) connect(ctx context.Context, first bool) (_ *connection, err error) {
+	c := &connection{}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	entry, err := device.Find(ctx, s.udid)
+	if err != nil {
+		return nil, err
+	}
+	if c.phone, err = device.Open(ctx, entry); err != nil {
+		return nil, err
+	}
+	s.udid = entry.UDID
+	if err = c.phone.CheckDeveloperServices(ctx); err != nil {
+		return nil, err
+	}
+	if c.control, err = c.phone.OpenInstruments(ctx); err != nil {
+		return nil, err
+	}
+	if c.info, err = c.control.DeviceInfo(ctx); err != nil {
+		return nil, err
+	}
+	if c.procs, err = c.control.ProcessControl(ctx); err != nil {
+		return nil, err
+	}
+	if c.notes, err = c.control.Notifications(ctx); err != nil {
+		return nil, err
+	}
+	if err = s.findApp(ctx, c, first); err != nil {
+		return nil, err
+	}
+	if c.bridge, err = c.info.MachTime(ctx); err != nil {
+		return nil, err
+	}
+	return c, s.startTap(ctx, c)
+}
+
+func (s *source) startTap(ctx context.Context, c *connection) (err error) {
+	if c.tapping, err = c.phone.OpenInstruments(ctx); err != nil {
+		return err
+	}
+	c.tap, err = c.tapping.StartTap(ctx, c.bridge.Timebase, device.FramesOnly)
+	return err
+}
+
+// findApp attaches to the app, or starts it, and asks whether it is in the foreground.
+func (s *source) findApp(ctx context.Context, c *connection, first bool) (err error) {
+	if !s.o.Launch || !first {
+		if c.pid, err = c.procs.PIDOf(ctx, s.o.BundleID); err != nil {
+			return err
+		}
+	}
+	if c.pid == 0 {
+		if s.o.NoLaunch && first {
+			return &device.Problem{Code: device.AppMissing, What: s.o.BundleID + " does not run", Remedy: "start it on the phone, or leave out --no-launch"}
+		}
+		if s.o.NoLaunch {
+			return nil
+		}
+		if err := c.launch(ctx, s.o); err != nil && first {
+			return err
+		} else if err != nil {
+			s.log.Warn().Err(err).Msg("the app cannot be started yet")
+		}
+		return nil
+	}
+	list, err := c.info.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list, func(p device.Process) bool { return p.PID == c.pid })
+	switch {
+	case s.o.Foreground:
+		c.inFront, c.by = true, "operator"
+	case i >= 0 && list[i].HasForeground:
+		c.inFront, c.by = list[i].Foreground, "process-list"
+	case first:
+		s.notice(fmt.Sprintf("iOS %s does not tell whether %s is in the foreground: P95 stays null until it comes there; if it is there now, say so with --foreground",
+			c.phone.OSVersion, s.o.BundleID))
+	case s.inFront.Load() && !s.o.NoLaunch:
+		// It was in the foreground when the connection broke and nobody saw what happened since. Starting a running app brings it there.
+		if err := c.launch(ctx, s.o); err != nil {
+			s.log.Warn().Err(err).Msg("whether the app is in the foreground is not known")
+			c.by = "process-list"
+		}
+	case s.inFront.Load():
+		c.by = "process-list" // it does not say that the app is in the foreground, so that counts as not
+	}
+	return nil
+}
+
+func (c *connection) launch(ctx context.Context, o Options) (err error) {
+	if c.pid, err = c.procs.Launch(ctx, o.BundleID, o.Launch); err == nil {
+		c.inFront, c.by = true, "launch"
+	}
+	return err
+}
+
+func (s *source) notice(text string) {
+	s.log.Warn().Msg(text)
+	if s.o.Notice != nil {
+		s.o.Notice(text)
+	}
+}
+
+// do has the recording goroutine run f. It returns false when ctx ended instead.
+func (s *source) do(ctx context.Context, f func(*Recorder)) bool {
+	select {
+	case s.events <- f:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *source) tell(r *Recorder, state, cause string) {
+	s.state, s.cause = state, cause
+	r.SourceState(hostclock.NowNs(), state, cause)
+}
+
+// run serves connection after connection until ctx ends.
+func (s *source) run(ctx context.Context, c *connection) {
+	for c != nil {
+		err := s.serve(ctx, c)
+		c.close()
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn().Err(err).Msg("disconnected")
+		s.do(ctx, func(r *Recorder) {
+			r.EndConnection(hostclock.NowNs())
+			s.tell(r, "disconnected", causeOf(err))
+			r.Lost(hostclock.NowNs(), ledger.SourceGap{Reason: ReasonDisconnected})
+		})
+		c = s.reconnect(ctx)
+	}
+}
+
+// reconnect tries until the phone is there again. It is nil only where ctx ended.
+func (s *source) reconnect(ctx context.Context) *connection {
+	pause := firstPause
+	for told := device.Code("?"); ctx.Err() == nil; {
+		c, err := s.connect(ctx, false)
+		if err == nil {
+			return c
+		}
+		code := device.CodeOf(err)
+		if code != told && ctx.Err() == nil {
+			told = code
+			s.log.Warn().Err(err).Msg("reconnecting")
+			s.do(ctx, func(r *Recorder) { s.tell(r, "reconnecting", causeOf(err)) })
+		}
+		waiting, cancel := context.WithTimeout(ctx, pause)
+		if code == device.NotAttached {
+			device.WaitAttached(waiting, s.udid) // comes back early when the phone does
+		}
+		if code != device.NotAttached || waiting.Err() == nil {
+			// Right after being attached a phone needs a moment; elsewhere this is the pause.
+			select {
+			case <-waiting.Done():
+			case <-time.After(firstPause):
+			}
+		}
+		cancel()
+		pause = min(2*pause, longestPause)
+	}
+	return nil
+}
+
+func causeOf(err error) string {
+	if code := device.CodeOf(err); code != "" {
+		return string(code) + ": " + err.Error()
+	}
+	return err.Error()
+}
+
+// serve announces a connection and hands over what comes from it, until something of it fails.
+func (s *source) serve(ctx context.Context, c *connection) error {
+	if !s.do(ctx, func(r *Recorder) { s.announce(r, c) }) {
+		return ctx.Err()
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var all sync.WaitGroup
+	for _, loop := range []func(context.Context, *connection) error{s.readTap, s.readClocks, s.watchApp, s.restoreApp} {
+		all.Go(func() {
+			if err := loop(ctx, c); err != nil {
+				fail(err)
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// announce writes who and what is connected.
+func (s *source) announce(r *Recorder, c *connection) {
+	nowNs := hostclock.NowNs()
+	s.tell(r, "connected", "")
+	s.followDisplay(r, c)
+	b := s.lineage.connected(c.bridge)
+	if c.pid != 0 {
+		b = s.lineage.app(s.o.BundleID, c.pid)
+	}
+	r.Bind(nowNs, b)
+	r.Bridge(c.bridge)
+	if c.pid == 0 {
+		s.setForeground(r, false, "process-list")
+	} else if c.by != "" {
+		s.setForeground(r, c.inFront, c.by)
+	}
+}
+
+// firstReleaseWithDisplays is the first major release taken to report which display a frame is on, until its first frame shows.
+const firstReleaseWithDisplays = 16
+
+// followDisplay keeps the primary display that the recorder found.
+func (s *source) followDisplay(r *Recorder, c *connection) {
+	switch {
+	case r.Binding().SourceEpoch > 0:
+		s.lineage.binding.PrimaryDisplayID = r.Binding().PrimaryDisplayID
+	case s.o.Display == 0 && c.phone.Major() >= firstReleaseWithDisplays:
+		s.lineage.binding.PrimaryDisplayID = 1
+	}
+}
+
+func (s *source) setForeground(r *Recorder, in bool, by string) {
+	s.inFront.Store(in)
+	r.Foreground(hostclock.NowNs(), in, by)
+}
+
+var errRetap = errors.New("tap to be set up again")
+
+// retap has the tap set up again. It is called by the recording goroutine and does not wait.
+func (s *source) retap() {
+	select {
+	case s.retapWanted <- struct{}{}:
+	default:
+	}
+}
+
+// readTap hands over the tap's messages, in order, and sets the tap up again where its stream cannot be mended otherwise.
+func (s *source) readTap(ctx context.Context, c *connection) error {
+	for {
+		why, err := s.readTapOnce(ctx, c)
+		if err != nil {
+			return err
+		}
+		s.do(ctx, func(r *Recorder) { s.tell(r, "reconnecting", why) })
+		c.tapping.Close()
+		if err := s.startTap(ctx, c); err != nil {
+			return err
+		}
+		s.do(ctx, func(r *Recorder) {
+			r.EndConnection(hostclock.NowNs())
+			select {
+			case <-s.retapWanted:
+			default:
+			}
+			s.tell(r, "connected", "")
+			s.followDisplay(r, c)
+			r.Bind(hostclock.NowNs(), s.lineage.again())
+		})
+	}
+}
+
+// readTapOnce returns why the tap must be set up again, or an error where the connection is of no use any more.
+func (s *source) readTapOnce(ctx context.Context, c *connection) (why string, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-s.retapWanted:
+			cancel(errRetap)
+		case <-ctx.Done():
+		}
+	}()
+	var o order
+	heartbeats := 0
+	for {
+		m, err := s.receive(ctx, c)
+		switch {
+		case errors.Is(context.Cause(ctx), errRetap):
+			return "row stream broken, and no reset in time", nil
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			if heartbeats >= heartbeatsSeen {
+				return "", &device.Problem{Code: device.NoAnswer, What: fmt.Sprintf("the tap of %s fell silent", s.udid), Err: err}
+			}
+			continue
+		case err != nil:
+			return "", err
+		}
+		lost, repeated := o.next(m.ID)
+		if repeated {
+			s.do(ctx, func(r *Recorder) {
+				r.Lost(m.HostNs, ledger.SourceGap{Reason: ReasonPayloadRepeated, Messages: 1, Bytes: int64(len(m.Payload))})
+			})
+			continue
+		}
+		if lost > 0 {
+			// What comes after a loss cannot be decoded: the device's stack is not ours any more.
+			s.do(ctx, func(r *Recorder) {
+				r.Lost(m.HostNs, ledger.SourceGap{Reason: ReasonPayloadLost, Messages: lost, Bytes: int64(len(m.Payload))})
+			})
+			return "payload lost", nil
+		}
+		if m.Type != dtx.TypeData {
+			continue
+		}
+		if strings.HasPrefix(string(m.Payload[:min(len(m.Payload), 6)]), "bplist") {
+			heartbeats++
+		}
+		s.do(ctx, func(r *Recorder) { r.Payload(m.HostNs, m.Payload) })
+	}
+}
+
+func (s *source) receive(ctx context.Context, c *connection) (dtx.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
+	defer cancel()
+	return c.tap.Receive(ctx)
+}
+
+// readClocks asks for the phone's clocks every few seconds.
+func (s *source) readClocks(ctx context.Context, c *connection) error {
+	tick := time.NewTicker(bridgeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		asking, cancel := context.WithTimeout(ctx, bridgeTimeout)
+		b, err := c.info.MachTime(asking)
+		cancel()
+		if err != nil {
+			return err
+		}
+		s.do(ctx, func(r *Recorder) {
+			s.lineage.bridge = b
+			r.Bridge(b)
+		})
+	}
+}
+
+// watchApp follows the app through its lives, into the foreground and out of it.
+func (s *source) watchApp(ctx context.Context, c *connection) error {
+	for {
+		n, err := c.notes.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if n.BundleID == "" && !n.Ended { // releases that name no bundle
+			pid, err := c.procs.PIDOf(ctx, s.o.BundleID)
+			if err != nil {
+				return err
+			}
+			if pid == n.PID {
+				n.BundleID = s.o.BundleID
+			}
+		}
+		s.do(ctx, func(r *Recorder) {
+			known := s.lineage.binding.Target.PID == n.PID
+			switch {
+			case !known && (n.BundleID != s.o.BundleID || n.Ended):
+				return // another app, or an earlier life
+			case !known:
+				s.followDisplay(r, c)
+				r.Bind(hostclock.NowNs(), s.lineage.app(s.o.BundleID, n.PID))
+			}
+			s.setForeground(r, n.Foreground, "notification")
+		})
+	}
+}
+
+// restoreApp starts the app on a phone that came back without it.
+func (s *source) restoreApp(ctx context.Context, c *connection) error {
+	if c.pid != 0 || s.o.NoLaunch {
+		return nil
+	}
+	for {
+		select {
+		case <-time.After(relaunchEvery):
+		case <-ctx.Done():
+			return nil
+		}
+		pid, err := c.procs.Launch(ctx, s.o.BundleID, false)
+		if device.CodeOf(err) == device.AppMissing {
+			s.log.Warn().Err(err).Msg("the app cannot be started yet")
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.do(ctx, func(r *Recorder) {
+			s.followDisplay(r, c)
+			r.Bind(hostclock.NowNs(), s.lineage.app(s.o.BundleID, pid))
+			s.setForeground(r, true, "launch")
+		})
+		return nil
+	}
+}

@@ -1,0 +1,212 @@
+// Package summary counts a whole session. Its percentiles are over every valid record of a display from beginning to end: another figure
+// than the P95 of a window, and never mixed with it.
+package summary
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/ledger"
+	"github.com/framebridge/framebridge/p95"
+)
+
+// Summary is what a session holds.
+type Summary struct {
+	SessionID   string        `json:"sessionId"`
+	Name        string        `json:"name"`
+	Tool        ledger.Tool   `json:"tool"`
+	Device      ledger.Device `json:"device"`
+	Evidence    string        `json:"evidence"`
+	State       string        `json:"state"` // complete, partial, or "" where the session was never closed
+	Reason      string        `json:"reason"`
+	NoHostClock bool          `json:"noHostClock"` // an import: there are no arrivals
+
+	FirstHostNs int64 `json:"firstHostNs"`
+	LastHostNs  int64 `json:"lastHostNs"`
+
+	PrimaryDisplayID int64      `json:"primaryDisplayId"`
+	Displays         []*Display `json:"displays"` // the primary one first
+
+	Lines        map[ledger.Type]int64 `json:"lines"`
+	BadLines     int64                 `json:"badLines"`
+	Gaps         map[string]*Gap       `json:"gaps"` // by reason
+	Sources      map[string]int64      `json:"sourceStates"`
+	Epochs       int64                 `json:"sourceEpochs"`
+	Binds        []adapter.Binding     `json:"-"`
+	Contributors []Process             `json:"framesByProcess"`
+	Publications map[string]int64      `json:"publications"` // by quality
+	Extra        map[string]int64      `json:"counts"`
+}
+
+// Gap adds up the source gaps of one reason.
+type Gap struct {
+	Count    int64 `json:"count"`
+	Rows     int64 `json:"rows"`
+	Bytes    int64 `json:"bytes"`
+	Messages int64 `json:"messages"`
+}
+
+// Process is a process and the number of frames that it contributed to.
+type Process struct {
+	PID    int64  `json:"pid"`
+	Name   string `json:"name"`
+	Frames int64  `json:"frames"`
+}
+
+// Display is one display's frames.
+type Display struct {
+	DisplayID     int64            `json:"displayId"`
+	Frames        int64            `json:"frames"`
+	ByQuality     map[string]int64 `json:"byQuality"`
+	DroppedBefore int64            `json:"droppedBefore"` // frames known to be missing, from their seeds
+	BelowRefresh  int64            `json:"belowRefresh"`  // valid, shorter than 0.95 of their refresh interval
+	Skewed        int64            `json:"predecessorSkewed"`
+
+	// Of the valid frames, by nearest rank; nil where there is none.
+	P50Ns *int64 `json:"p50FrameTimeNs"`
+	P95Ns *int64 `json:"p95FrameTimeNs"`
+	P99Ns *int64 `json:"p99FrameTimeNs"`
+	MaxNs *int64 `json:"maxFrameTimeNs"`
+	MinNs *int64 `json:"minFrameTimeNs"`
+	SumNs int64  `json:"sumFrameTimeNs"`
+
+	// Hitches by Apple's rule, over valid frames whose refresh interval is known.
+	OverrunNs       int64    `json:"overrunNs"`
+	HitchMsPerS     *float64 `json:"hitchMsPerS"`
+	MissedRefreshes int64    `json:"missedRefreshes"`
+
+	frameTimesNs []int64
+}
+
+// Of reads a session's log to its end. Lines that cannot be read are counted; other errors of the log are returned.
+func Of(log interface{ Next(*ledger.Event) error }) (*Summary, error) {
+	s := &Summary{Lines: map[ledger.Type]int64{}, Gaps: map[string]*Gap{}, Sources: map[string]int64{}, Publications: map[string]int64{}, Extra: map[string]int64{}}
+	displays := map[int64]*Display{}
+	processes := map[adapter.Contributor]int64{}
+	var e ledger.Event
+	for {
+		err := log.Next(&e)
+		var bad *ledger.LineError
+		if errors.Is(err, io.EOF) {
+			break
+		} else if errors.As(err, &bad) {
+			s.BadLines++
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		s.Lines[e.Type()]++
+		if s.FirstHostNs == 0 {
+			s.FirstHostNs = e.HostNs
+		}
+		s.LastHostNs = max(s.LastHostNs, e.HostNs)
+		switch v := e.Value.(type) {
+		case *ledger.Start:
+			s.SessionID, s.Name, s.Tool, s.Device, s.Evidence, s.NoHostClock = v.SessionID, v.Name, v.Tool, v.Device, string(v.Evidence), v.NoHostClock
+		case *adapter.Binding:
+			s.Binds = append(s.Binds, *v)
+			s.PrimaryDisplayID = v.PrimaryDisplayID
+			s.Epochs = max(s.Epochs, v.SourceEpoch)
+		case *adapter.Record:
+			d := displays[v.DisplayID]
+			if d == nil {
+				d = &Display{DisplayID: v.DisplayID, ByQuality: map[string]int64{}}
+				displays[v.DisplayID] = d
+			}
+			d.add(v)
+		case *adapter.Contributors:
+			for _, p := range v.Processes {
+				processes[p]++
+			}
+		case *ledger.SourceGap:
+			g := s.Gaps[v.Reason]
+			if g == nil {
+				g = &Gap{}
+				s.Gaps[v.Reason] = g
+			}
+			g.Count++
+			g.Rows += v.Rows
+			g.Bytes += v.Bytes
+			g.Messages += v.Messages
+		case *ledger.SourceState:
+			s.Sources[v.State]++
+		case *p95.Receipt:
+			s.Publications[string(v.Quality)]++
+		case *ledger.End:
+			s.State, s.Reason = string(v.State), v.Reason
+			maps.Copy(s.Extra, v.Extra)
+		}
+	}
+	for p, frames := range processes {
+		s.Contributors = append(s.Contributors, Process{p.PID, p.Name, frames})
+	}
+	slices.SortFunc(s.Contributors, func(a, b Process) int { return cmp.Or(cmp.Compare(b.Frames, a.Frames), cmp.Compare(a.PID, b.PID)) })
+	for _, d := range displays {
+		d.finish()
+		s.Displays = append(s.Displays, d)
+	}
+	slices.SortFunc(s.Displays, func(a, b *Display) int {
+		if (a.DisplayID == s.PrimaryDisplayID) != (b.DisplayID == s.PrimaryDisplayID) {
+			if a.DisplayID == s.PrimaryDisplayID {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.DisplayID, b.DisplayID)
+	})
+	return s, nil
+}
+
+func (d *Display) add(r *adapter.Record) {
+	d.Frames++
+	d.ByQuality[r.Quality.String()]++
+	if r.Fields&adapter.HasDroppedBefore != 0 {
+		d.DroppedBefore += r.DroppedBefore
+	}
+	if r.Quality != adapter.QualityValid || r.Fields&adapter.HasFrameTime == 0 {
+		return
+	}
+	d.frameTimesNs = append(d.frameTimesNs, r.FrameTimeNs)
+	d.SumNs += r.FrameTimeNs
+	if r.Fields&adapter.HasRefreshMultiple != 0 && r.RefreshMultipleMilli < 950 {
+		d.BelowRefresh++
+	}
+	if r.Fields&adapter.HasPredecessorSkew != 0 {
+		d.Skewed++
+	}
+	if overrunNs, missed, ok := p95.LatenessOf(r); ok {
+		d.OverrunNs += overrunNs
+		d.MissedRefreshes += missed
+	}
+}
+
+func (d *Display) finish() {
+	n := len(d.frameTimesNs)
+	if n == 0 {
+		return
+	}
+	slices.Sort(d.frameTimesNs)
+	at := func(percent int) *int64 {
+		v := d.frameTimesNs[(percent*n+99)/100-1]
+		return &v
+	}
+	d.P50Ns, d.P95Ns, d.P99Ns, d.MaxNs = at(50), at(95), at(99), at(100)
+	d.MinNs = &d.frameTimesNs[0]
+	hitch := float64(d.OverrunNs) / 1e6 / (float64(d.SumNs) / 1e9)
+	d.HitchMsPerS = &hitch
+}
+
+// FrameTimesNs are the valid frame times in ascending order.
+func (d *Display) FrameTimesNs() []int64 { return d.frameTimesNs }
+
+// Target names what was bound last, the zero Target where nothing was.
+func (s *Summary) Target() adapter.Target {
+	if len(s.Binds) == 0 {
+		return adapter.Target{}
+	}
+	return s.Binds[len(s.Binds)-1].Target
+}
