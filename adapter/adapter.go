@@ -101,9 +101,9 @@ func New(source Source, sessionID, policy string) *Adapter {
 	a := &Adapter{decoder: tap.NewDecoder(want)}
 	a.template = Record{Fields: HasSource, SessionID: sessionID, Schema: RecordSchema, Source: source, Policy: policy}
 	a.forms = [formCount]frameForm{formFrameLifetime: &a.lifetime, formFrameUpdate: &a.update}
-	a.names[formFrameLifetime].resolve = a.lifetime.resolve
-	a.names[formFrameUpdate].resolve = a.update.resolve
-	a.names[formContextInfo].resolve = a.context.resolve
+	a.names[formFrameLifetime].resolve = lifetimeArgument
+	a.names[formFrameUpdate].resolve = updateArgument
+	a.names[formContextInfo].resolve = contextArgument
 	a.survey.init()
 	return a
 }

@@ -17,7 +17,7 @@ const (
 	contextName
 )
 
-func (x *contextInfo) resolve(name []byte, _ string) argument {
+func contextArgument(name []byte, _ string) argument {
 	switch string(name) {
 	case "pid":
 		return contextPID

@@ -39,7 +39,7 @@ var lifetimeRequired = [...]struct {
 	{lifetimeBuffers, "buffer_count"}, {lifetimePrevious, "prev_frame"}, {lifetimeSkip, "skip_request"},
 }
 
-func (f *frameLifetime) resolve(name []byte, _ string) argument {
+func lifetimeArgument(name []byte, _ string) argument {
 	switch string(name) {
 	case "begintime":
 		return lifetimeBegin

@@ -38,7 +38,7 @@ var updateRequired = [...]struct {
 	{"FramePrevious", []argument{updatePrevious}},
 }
 
-func (f *frameUpdate) resolve(name []byte, generator string) argument {
+func updateArgument(name []byte, generator string) argument {
 	if generator == "id" {
 		return noArgument // an identifier, no time
 	}

@@ -130,7 +130,7 @@ func (j *judge) chained(r *Record, d *displayState) (Quality, string) {
 		return QualityNoPredecessor, ReasonFirstOnDisplay
 	}
 	skew := r.PreviousMach - d.lastEnd // both are at least 0: cannot overflow
-	j.stats.Offset.add(skew)
+	j.stats.Offset.Add(skew)
 	if r.EndMach <= r.PreviousMach || r.BeginMach > r.EndMach {
 		return QualityDiscontinuity, ReasonNotForward
 	}
@@ -213,7 +213,8 @@ type PredecessorOffset struct {
 	votes int64
 }
 
-func (o *PredecessorOffset) add(ticks int64) {
+// Add takes one difference, previous - last end.
+func (o *PredecessorOffset) Add(ticks int64) {
 	// Majority vote: whatever more than half of the differences are is left in Ticks.
 	o.Pairs++
 	switch near := ticks-o.Ticks >= -1 && ticks-o.Ticks <= 1; {

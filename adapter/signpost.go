@@ -73,11 +73,9 @@ type reading struct {
 	unreadable string
 }
 
-// frameForm is one of the native forms in which a release tells of frames. A new one costs a file with an implementation, and a
-// line in Adapter's table.
+// frameForm is one of the native forms in which a release tells of frames. A new one costs a file, with the names of its arguments (a
+// resolver) and an implementation of this, and a line in New.
 type frameForm interface {
-	// resolve names the form's arguments; see resolver.
-	resolve(name []byte, generator string) argument
 	// read takes one row. Where that completes a frame, its native integers and presentFields are in r, and the processes that
 	// contributed to it, if the form tells them, in c.
 	read(s *signpost, r *Record, c *Contributors) reading

@@ -5,6 +5,14 @@ import (
 	"unicode/utf8"
 )
 
+// asIs are the bytes that stand in a string as they are, and are no part of a longer character.
+var asIs = func() (t [256]bool) {
+	for c := byte(0x20); c < utf8.RuneSelf; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
+
 // AppendString appends s in quotes, escaped. What is not UTF-8 is written as U+FFFD, since a line must be.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
 	const hex = "0123456789abcdef"
@@ -12,7 +20,7 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 	plain := 0 // what stands before it is written
 	for i := 0; i < len(s); {
 		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf {
+		if asIs[c] {
 			i++
 			continue
 		}

@@ -171,9 +171,9 @@ func (l *level) kind() string {
 }
 
 func (s *Scanner) addKey(l *level, text []byte, at int) bool {
-	hash := uint32(2166136261) // FNV-1a
-	for _, b := range text {
-		hash = (hash ^ uint32(b)) * 16777619
+	hash := uint32(len(text)) // cheap: all that it has to do is to tell most keys apart
+	if n := len(text); n > 0 {
+		hash = (hash*31+uint32(text[0]))*31 + uint32(text[n/2]) + uint32(text[n-1])*7
 	}
 	bit := uint64(1) << (hash % 64)
 	if l.seen&bit != 0 {
@@ -383,6 +383,7 @@ func (s *Scanner) string() ([]byte, bool) {
 	ascii := true
 	for i := start; i < len(s.line); i++ {
 		switch c := s.line[i]; {
+		case asIs[c]:
 		case c == '"':
 			s.pos = i + 1
 			text := s.line[start:i]
@@ -396,7 +397,7 @@ func (s *Scanner) string() ([]byte, bool) {
 		case c < 0x20:
 			s.fail(i, "a control character in a string")
 			return nil, false
-		case c >= utf8.RuneSelf:
+		default:
 			ascii = false
 		}
 	}
