@@ -1,0 +1,138 @@
+package lab27
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/framebridge/framebridge/internal/jsonline"
+)
+
+// WriteLines writes match.jsonl: what is wrong with the bundle, every pair and every difference with its place on both sides, and every
+// cut. Times are mach continuous ns; line and byte are of presented.jsonl.
+func (m *Match) WriteLines(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	var b []byte
+	for _, p := range m.in.Report.Problems {
+		b = append(b[:0], `{"kind":"bundle-problem","problem":`...)
+		b = jsonline.AppendString(b, string(p.Kind))
+		b = append(b, `,"file":`...)
+		b = jsonline.AppendString(b, p.File)
+		b = member64(b, "line", int64(p.Line))
+		b = member64(b, "byte", p.Byte)
+		b = append(b, `,"detail":`...)
+		b = jsonline.AppendString(b, p.Detail)
+		out.Write(append(b, '}', '\n'))
+	}
+	for i := range m.Items {
+		out.Write(m.appendItem(b[:0], &m.Items[i]))
+	}
+	for i := range m.Cuts {
+		c := &m.Cuts[i]
+		b = append(b[:0], `{"kind":"cut"`...)
+		b = member64(b, "atNs", c.AtNs)
+		b = append(append(b, `,"pass":`...), strconv.FormatBool(c.Pass)...)
+		b = member64(b, "frames", int64(c.FrameCount))
+		b = member64(b, "reference", int64(c.ReferenceCount))
+		b = rankAndP95(b, "frame", c.FrameRank, c.FrameP95Ns)
+		b = rankAndP95(b, "reference", c.ReferenceRank, c.ReferenceP95Ns)
+		out.Write(append(b, '}', '\n'))
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("match.jsonl: %w", err)
+	}
+	return nil
+}
+
+func (m *Match) appendItem(b []byte, it *Item) []byte {
+	b = append(append(append(b, `{"kind":"`...), it.Kind.String()...), '"')
+	if it.Presentation >= 0 {
+		b = m.presentation(b, it.Presentation)
+	}
+	if it.Frame >= 0 {
+		b = m.frame(b, it.Frame)
+	}
+	switch it.Kind {
+	case Paired, SurfaceMismatch, EdgeCut, EdgePair:
+		b = member64(b, "differenceNs", it.DifferenceNs)
+	case Ambiguous:
+		b = member64(b, "candidates", int64(it.Candidates))
+		if it.Frame >= 0 {
+			b = member64(b, "firstN", m.in.Report.Presentations[it.First].N)
+			b = member64(b, "lastN", m.in.Report.Presentations[it.Last].N)
+		} else {
+			b = member64(b, "firstRawSequence", m.in.Frames[it.First].RawSequence)
+			b = member64(b, "lastRawSequence", m.in.Frames[it.Last].RawSequence)
+		}
+	}
+	return append(b, '}', '\n')
+}
+
+func (m *Match) presentation(b []byte, i int) []byte {
+	p := &m.in.Report.Presentations[i]
+	b = member64(b, "n", p.N)
+	b = append(append(append(b, `,"phase":"`...), m.in.Report.phaseName(p.Phase)...), '"') // one of the plan's, which are plain
+	b = member64(b, "line", int64(p.Line))
+	b = member64(b, "byte", p.Byte)
+	b = member64(b, "surfaceId", p.SurfaceID)
+	if p.PresentedNs == 0 {
+		return append(b, `,"presentedNs":null`...)
+	}
+	return member64(b, "presentedNs", p.PresentedNs+m.Verdict.Clock.OffsetNs)
+}
+
+func (m *Match) frame(b []byte, i int) []byte {
+	f := &m.in.Frames[i]
+	b = member64(b, "rawSequence", f.RawSequence)
+	b = member64(b, "frameSurfaceId", f.SurfaceID)
+	ns, _ := machNs(m.in.Timebase, f.EndMach)
+	return member64(b, "endNs", ns)
+}
+
+func member64(b []byte, key string, value int64) []byte {
+	return strconv.AppendInt(append(append(append(b, ',', '"'), key...), '"', ':'), value, 10)
+}
+
+func rankAndP95(b []byte, side string, rank int, ns int64) []byte {
+	if rank == 0 {
+		return append(b, `,"`+side+`Rank":null,"`+side+`P95Ns":null`...)
+	}
+	return member64(member64(b, side+"Rank", int64(rank)), side+"P95Ns", ns)
+}
+
+// JSON is match.json.
+func (v *Verdict) JSON() ([]byte, error) {
+	data, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("match.json: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+const maxVerdictBytes = 64 << 10
+
+// ParseVerdict reads a match.json, for a study.
+func ParseVerdict(data []byte) (Verdict, error) {
+	var v Verdict
+	if len(data) > maxVerdictBytes {
+		return v, fmt.Errorf("match.json: %w: %d bytes, at most %d", Bounds, len(data), maxVerdictBytes)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		return v, fmt.Errorf("match.json: %w: %w", Schema, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return v, fmt.Errorf("match.json: %w: bytes after the object", Schema)
+	}
+	if v.Schema != VerdictSchema {
+		return v, fmt.Errorf("match.json: %w: schema %q, want %s", Schema, v.Schema, VerdictSchema)
+	}
+	if v.Qualified != (len(v.Reasons) == 0) || v.Qualified != (v.Verdict == "qualified") {
+		return v, fmt.Errorf("match.json: %w: verdict %q with %d reasons", Count, v.Verdict, len(v.Reasons))
+	}
+	return v, nil
+}

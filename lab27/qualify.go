@@ -1,0 +1,248 @@
+package lab27
+
+import (
+	"fmt"
+	"slices"
+)
+
+const (
+	// CutEveryNs is the distance of the publication cuts, from the window's start.
+	CutEveryNs = 1_000_000_000
+	// CutWindowNs is the native window that ends at a cut: (T - 10 s, T].
+	CutWindowNs = 10_000_000_000
+	// MaxP95DifferenceNs is how far the two P95 of a cut may be apart.
+	MaxP95DifferenceNs = 1_000_000
+
+	minValues     = 5             // fewer give no P95 (p95-window.md)
+	maxIntervalNs = 1_100_000_000 // a longer one is no frame time (raw-record.md)
+)
+
+// Cut is the same window seen from both sides: how many frame times it holds, and their P95 by nearest rank. Rank and P95 are 0 where
+// there are fewer than five.
+type Cut struct {
+	AtNs                       int64
+	FrameCount, ReferenceCount int
+	FrameRank, ReferenceRank   int
+	FrameP95Ns, ReferenceP95Ns int64
+	Pass                       bool
+}
+
+// Reason is a cause of an unqualified verdict, and how often it is there.
+type Reason struct {
+	Reason string `json:"reason"`
+	Count  int    `json:"count"`
+}
+
+// Verdict is match.json.
+type Verdict struct {
+	Schema      string     `json:"schema"`
+	RunName     string     `json:"runName"`
+	Nonce       string     `json:"nonce"`
+	Purpose     Purpose    `json:"purpose"`
+	Rehearsal   bool       `json:"rehearsal"` // it can never count
+	DeviceModel string     `json:"deviceModel"`
+	OSVersion   string     `json:"osVersion"`
+	Simulated   bool       `json:"simulated"`
+	Qualified   bool       `json:"qualified"`
+	Verdict     string     `json:"verdict"` // qualified, unqualified
+	Reasons     []Reason   `json:"reasons"`
+	Meaning     string     `json:"meaning"`
+	BundleState State      `json:"bundleState"`
+	Problems    int        `json:"bundleProblems"`
+	Clock       ClockCheck `json:"clock"`
+	Window      *Window    `json:"window"` // mach continuous ns; null where there is none
+	Counts      Counts     `json:"counts"`
+
+	DifferenceMinNs int64 `json:"differenceMinNs"` // FrameLifetime - presentedTime, of the pairs inside
+	DifferenceMaxNs int64 `json:"differenceMaxNs"`
+
+	Cuts                 int   `json:"cuts"`
+	CutsCompared         int   `json:"cutsCompared"` // with a P95 on both sides
+	CutsFailed           int   `json:"cutsFailed"`
+	WorstP95DifferenceNs int64 `json:"worstP95DifferenceNs"`
+	LastFrameP95Ns       int64 `json:"lastFrameP95Ns"` // of the last compared cut
+	LastReferenceP95Ns   int64 `json:"lastReferenceP95Ns"`
+
+	Phases []PhaseIntervals `json:"phases"`
+	Tail   TailCase         `json:"tail"`
+}
+
+const VerdictSchema = "lab27.match/1"
+
+// Match is a verdict with everything it rests on.
+type Match struct {
+	Verdict Verdict
+	Items   []Item // in order of time, but for out-of-order (first) and not-presented (last)
+	Cuts    []Cut
+
+	in        *MatchInput
+	frames    side
+	presented side
+}
+
+// Qualify matches a bundle against a session's frames. Nothing is adjusted, dropped or searched for: a difference stays one.
+func Qualify(in MatchInput) (*Match, error) {
+	if len(in.Frames) > MaxFrames {
+		return nil, fmt.Errorf("lab27 match: %w: %d frames, at most %d; record less around the run", Bounds, len(in.Frames), MaxFrames)
+	}
+	r := in.Report
+	m := &Match{in: &in, Verdict: Verdict{Schema: VerdictSchema, Meaning: Meaning, BundleState: r.State, Problems: r.ProblemCount, Phases: r.Phases, Tail: r.Tail}}
+	v := &m.Verdict
+	if r.Plan != nil {
+		q := &r.Plan.Request
+		v.RunName, v.Nonce, v.Purpose, v.Rehearsal = q.RunName, q.Nonce, q.Purpose, q.Rehearsal()
+		v.DeviceModel, v.OSVersion, v.Simulated = r.Plan.DeviceModel, r.Plan.OSVersion, r.Plan.Simulated
+	}
+	hasClock := r.Plan != nil && r.Summary != nil && r.clocksReadable()
+	if hasClock {
+		v.Clock = checkClocks(&r.Summary.Before, &r.Summary.After, r.Plan.Timebase, in.Bridges)
+		work := matcher{in: &in, items: make([]Item, 0, len(r.Presentations)+len(in.Frames)/8)}
+		work.place(v.Clock.OffsetNs)
+		work.merge()
+		work.findNotPresented(v.Clock.OffsetNs)
+		v.Window, v.Counts = work.window, work.counts
+		m.Items, m.frames, m.presented = work.items, work.frames, work.presented
+		m.compareCuts()
+		m.measureDifferences()
+	}
+	m.judge(hasClock)
+	return m, nil
+}
+
+// clocksReadable tells whether the brackets can be computed with at all.
+func (r *Report) clocksReadable() bool {
+	for _, b := range []*Bracket{&r.Summary.Before, &r.Summary.After} {
+		for _, ticks := range []int64{b.AbsoluteBeforeMach, b.ContinuousMach, b.AbsoluteAfterMach} {
+			if _, ok := machNs(r.Plan.Timebase, ticks); !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (m *Match) judge(hasClock bool) {
+	v, r, c := &m.Verdict, m.in.Report, &m.Verdict.Counts
+	reason := func(name string, count int) {
+		if count > 0 {
+			v.Reasons = append(v.Reasons, Reason{name, count})
+		}
+	}
+	once := func(name string, is bool) {
+		if is {
+			reason(name, 1)
+		}
+	}
+	once("bundle-"+string(r.State), r.State != Complete)
+	once("no-clock", !hasClock)
+	if hasClock {
+		once("reference-off", !r.Plan.Request.ReferenceEnabled)
+		once("timebase-differs", r.Plan.Timebase != m.in.Timebase)
+		reason("bracket-too-wide", v.Clock.tooWide())
+		once("brackets-disagree", v.Clock.DisagreementNs() > MaxBracketNs)
+		once("media-time-differs", !v.Clock.MediaTimeAgrees)
+		reason("clock-bridge-contradicts", v.Clock.BridgesContradicting)
+		once("no-window", v.Window == nil)
+		once("no-cut-compared", v.CutsCompared == 0)
+	}
+	reason(ExtraSystemFrame.String(), c.ExtraSystemFrame)
+	reason(MissingFrame.String(), c.MissingFrame)
+	reason(Ambiguous.String(), c.AmbiguousFrames+c.AmbiguousPresented)
+	reason(EdgeCut.String(), c.EdgeCutFrames+c.EdgeCutPresented)
+	reason(NotPresented.String(), c.NotPresented)
+	reason(SurfaceMismatch.String(), c.SurfaceMismatch)
+	reason(OutOfOrder.String(), c.OutOfOrder)
+	reason("unplaced-frame", c.Unplaced)
+	reason("cut-differs", v.CutsFailed)
+	v.Qualified = len(v.Reasons) == 0
+	v.Verdict = "unqualified"
+	if v.Qualified {
+		v.Verdict = "qualified"
+	}
+	if v.Reasons == nil {
+		v.Reasons = []Reason{}
+	}
+}
+
+func (m *Match) measureDifferences() {
+	first := true
+	for i := range m.Items {
+		if k := m.Items[i].Kind; k != Paired && k != SurfaceMismatch {
+			continue
+		}
+		d := m.Items[i].DifferenceNs
+		if first {
+			m.Verdict.DifferenceMinNs, m.Verdict.DifferenceMaxNs, first = d, d, false
+		}
+		m.Verdict.DifferenceMinNs, m.Verdict.DifferenceMaxNs = min(m.Verdict.DifferenceMinNs, d), max(m.Verdict.DifferenceMaxNs, d)
+	}
+}
+
+// timed is one frame time, at the end of its frame.
+type timed struct{ atNs, valueNs int64 }
+
+// rolling is a list of frame times and the part of it that the current window holds.
+type rolling struct {
+	all     []timed
+	lo, hi  int
+	scratch []int64
+}
+
+// upTo moves the window (to - 10 s, to] forward and gives its size, rank and P95.
+func (r *rolling) upTo(toNs int64) (n, rank int, p95Ns int64) {
+	for r.hi < len(r.all) && r.all[r.hi].atNs <= toNs {
+		r.hi++
+	}
+	for r.lo < r.hi && r.all[r.lo].atNs <= toNs-CutWindowNs {
+		r.lo++
+	}
+	n = r.hi - r.lo
+	if n < minValues {
+		return n, 0, 0
+	}
+	r.scratch = r.scratch[:0]
+	for _, t := range r.all[r.lo:r.hi] {
+		r.scratch = append(r.scratch, t.valueNs)
+	}
+	slices.Sort(r.scratch)
+	rank = rank95(n)
+	return n, rank, r.scratch[rank-1]
+}
+
+// compareCuts computes the P95 of both sides at every second of the window, each from its own times: FrameLifetime's end - previous in
+// ticks, and the distance between one presentedTime and the next.
+func (m *Match) compareCuts() {
+	v := &m.Verdict
+	if v.Window == nil {
+		return
+	}
+	var frames, reference rolling
+	for i, ns := range m.frames.ns {
+		f := &m.in.Frames[m.frames.index[i]]
+		if v.Window.holds(ns) && f.Valid && f.PreviousMach > 0 && f.PreviousMach < f.EndMach {
+			frames.all = append(frames.all, timed{ns, scale(f.EndMach-f.PreviousMach, m.in.Timebase.Numer, m.in.Timebase.Denom)})
+		}
+	}
+	for i, ns := range m.presented.ns {
+		if i > 0 && v.Window.holds(ns) && ns-m.presented.ns[i-1] <= maxIntervalNs {
+			reference.all = append(reference.all, timed{ns, ns - m.presented.ns[i-1]})
+		}
+	}
+	for at := v.Window.FromNs + CutEveryNs; at <= v.Window.ToNs; at += CutEveryNs {
+		c := Cut{AtNs: at}
+		c.FrameCount, c.FrameRank, c.FrameP95Ns = frames.upTo(at)
+		c.ReferenceCount, c.ReferenceRank, c.ReferenceP95Ns = reference.upTo(at)
+		difference := abs(c.FrameP95Ns - c.ReferenceP95Ns)
+		c.Pass = c.FrameCount == c.ReferenceCount && c.FrameRank == c.ReferenceRank && difference <= MaxP95DifferenceNs
+		v.Cuts++
+		if !c.Pass {
+			v.CutsFailed++
+		}
+		if c.FrameRank > 0 && c.ReferenceRank > 0 {
+			v.CutsCompared++
+			v.WorstP95DifferenceNs = max(v.WorstP95DifferenceNs, difference)
+			v.LastFrameP95Ns, v.LastReferenceP95Ns = c.FrameP95Ns, c.ReferenceP95Ns
+		}
+		m.Cuts = append(m.Cuts, c)
+	}
+}
