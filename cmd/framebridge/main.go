@@ -81,6 +81,7 @@ First steps:
 
 Exit codes: 0 done; 1 a check found a difference; 2 wrong arguments or unreadable input; 3 a phone or a
 precondition is missing; 4 sealed but partial; 5 anything else.`,
+		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRun: func(*cobra.Command, []string) {
@@ -94,6 +95,7 @@ precondition is missing; 4 sealed but partial; 5 anything else.`,
 		},
 	}
 	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log what happens on the wire to stderr")
+	root.AddCommand(newDemo(), newDevices(), newDoctor(), newCapture(), newDecode(), newReplay(), newImport(), newSummary(), newRecover())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fail(exitUsage, "%w (see --help)", err) })
 	return root
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/ledger"
+	"github.com/framebridge/framebridge/p95"
 )
 
 // Identities are what the records of a wire file are marked with.
@@ -138,4 +139,32 @@ func BesideWire(dir string) string {
 		}
 	}
 	return ""
+}
+
+// Import writes an imported recording into a session that has its session.start, and seals it. It has no arrivals: times are presentation times,
+// and publications stand a second apart from the first record on, and one after the last.
+func Import(recording *adapter.XctraceRecording, start ledger.Start, firstNs int64, session *ledger.Session) (*ledger.Manifest, error) {
+	meter := p95.NewMeter(true)
+	r := NewRecorder(session, adapter.New(adapter.SourceXctrace, start.SessionID, start.Policy), meter, false)
+	r.lastNs = firstNs
+	r.Bind(firstNs, recording.Binding())
+	r.Foreground(firstNs, true, "import")
+	nextNs := firstNs + int64(publishEvery)
+	counts, err := recording.Records(start.SessionID, start.Policy, func(rec *adapter.Record) error {
+		for ; rec.HostNs > nextNs && r.err == nil; nextNs += int64(publishEvery) {
+			r.Publish(p95.Of(nextNs), nextNs)
+		}
+		(*rows)(r).Record(rec)
+		return r.err
+	})
+	if err == nil {
+		r.Publish(p95.Int{}, r.lastRecordNs+1)
+		err = r.err
+	}
+	state, reason := ledger.StateComplete, ""
+	if err != nil {
+		state, reason = ledger.StatePartial, err.Error()
+	}
+	manifest, sealErr := session.Seal(r.lastNs, state, reason, extra(counts), false)
+	return manifest, errors.Join(err, sealErr)
 }

@@ -249,19 +249,19 @@ func (r *Recorder) Publish(dueNs p95.Int, nowNs int64) *p95.Receipt {
 func (r *Recorder) EndNs(nowNs int64) int64 { return max(r.control(nowNs), r.lastRecordNs) }
 
 // Extra are the counts that session.end carries beside those of its lines.
-func (r *Recorder) Extra() map[string]int64 {
-	c := r.adapter.Counts()
-	extra := map[string]int64{}
-	for name, n := range map[string]int64{
-		"tapMessages": c.Messages, "tapStatusMessages": c.StatusMessages, "rows": c.Rows, "unreadableRows": c.UnreadableRows,
-		"unreadableFrameRows": c.UnreadableFrameRows, "otherRows": c.OtherNameRows,
-	} {
-		extra[name] = n
+func (r *Recorder) Extra() map[string]int64 { return extra(r.adapter.Counts()) }
+
+func extra(c adapter.Counts) map[string]int64 {
+	counts := map[string]int64{
+		"tapMessages": c.Messages, "tapStatusMessages": c.StatusMessages, "rows": c.Rows, "otherRows": c.OtherNameRows,
+		"unreadableRows": c.UnreadableRows, "unreadableFrameRows": c.UnreadableFrameRows,
+		"categoryTwins": c.CategoryTwins, "belowRefresh": c.BelowRefresh, "skewedPredecessors": c.SkewedPredecessors,
+		"unpairedBegins": c.UnpairedBegins, "unpairedEnds": c.UnpairedEnds,
 	}
 	for _, n := range c.Names {
 		if !n.Frames {
-			extra["rows:"+n.Subsystem+"/"+n.Category+"/"+n.Name] = n.Rows
+			counts["rows:"+n.Subsystem+"/"+n.Category+"/"+n.Name] = n.Rows
 		}
 	}
-	return extra
+	return counts
 }

@@ -79,7 +79,13 @@ type Display struct {
 	HitchMsPerS     *float64 `json:"hitchMsPerS"`
 	MissedRefreshes int64    `json:"missedRefreshes"`
 
+	// AdjustmentTicks is a constant by which ends lie after the next frames' previous (wire.md); nil where there is none.
+	AdjustmentTicks *int64 `json:"adjustmentTicks"`
+
 	frameTimesNs []int64
+	offset       adapter.PredecessorOffset
+	lastEndMach  int64
+	lastLife     [2]int64 // source epoch and reconnect generation of lastEndMach
 }
 
 // Of reads a session's log to its end. Lines that cannot be read are counted; other errors of the log are returned.
@@ -167,6 +173,7 @@ func (d *Display) add(r *adapter.Record) {
 	if r.Fields&adapter.HasDroppedBefore != 0 {
 		d.DroppedBefore += r.DroppedBefore
 	}
+	d.follow(r)
 	if r.Quality != adapter.QualityValid || r.Fields&adapter.HasFrameTime == 0 {
 		return
 	}
@@ -184,7 +191,23 @@ func (d *Display) add(r *adapter.Record) {
 	}
 }
 
+// follow compares a frame's previous with the end before it, as the quality table does.
+func (d *Display) follow(r *adapter.Record) {
+	switch r.Quality {
+	case adapter.QualityUnsupportedSchema, adapter.QualityDuplicate, adapter.QualityOutOfOrder:
+		return
+	}
+	life := [2]int64{r.SourceEpoch, r.ReconnectGeneration}
+	if d.lastEndMach > 0 && life == d.lastLife && r.PreviousMach > 0 {
+		d.offset.Add(r.PreviousMach - d.lastEndMach)
+	}
+	d.lastEndMach, d.lastLife = r.EndMach, life
+}
+
 func (d *Display) finish() {
+	if ticks, ok := d.offset.Adjustment(); ok {
+		d.AdjustmentTicks = &ticks
+	}
 	n := len(d.frameTimesNs)
 	if n == 0 {
 		return
@@ -202,6 +225,11 @@ func (d *Display) finish() {
 
 // FrameTimesNs are the valid frame times in ascending order.
 func (d *Display) FrameTimesNs() []int64 { return d.frameTimesNs }
+
+// OneDisplayOnly reports whether the release tells no display.
+func (s *Summary) OneDisplayOnly() bool {
+	return len(s.Displays) == 1 && s.Displays[0].DisplayID == 0 && s.Displays[0].Frames > 0
+}
 
 // Target names what was bound last, the zero Target where nothing was.
 func (s *Summary) Target() adapter.Target {

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/internal/capture"
+	"github.com/framebridge/framebridge/internal/hostclock"
+	"github.com/framebridge/framebridge/ledger"
+)
+
+func newImport() *cobra.Command {
+	cmd := &cobra.Command{Use: "import", Short: "Make a session of a recording of another tool"}
+	var timebase, dir, root string
+	xctrace := &cobra.Command{
+		Use:   "xctrace FILE",
+		Short: "Import an os-signpost-interval export of Instruments",
+		Long: `Reads the FrameLifetime intervals of the render server (SkyLight or coreanimation) from an XML export and makes a sealed
+session of them:
+  xcrun xctrace export --input run.trace --xpath '//trace-toc/run[1]/data/table[@schema="os-signpost-interval"]' > run.xml
+
+The export has each frame's begin and duration in ns since the trace began, and the end of the frame before it in ticks.
+Ends in ticks come from the next frame's prev_frame and, for the last, from the constant offset between the two clocks; the
+offset must agree within one tick over all frames, or the import refuses.`,
+		Example: "  framebridge import xctrace run.xml -o run1 && framebridge summary run1",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tb, err := parseTimebase(timebase)
+			if err != nil {
+				return err
+			}
+			f, err := os.Open(args[0])
+			if err != nil {
+				return fail(exitUsage, "%w", err)
+			}
+			defer f.Close()
+			recording, err := adapter.ReadXctrace(bufio.NewReaderSize(f, 1<<20), tb)
+			if err != nil {
+				return fail(exitUsage, "%s: %w", args[0], err)
+			}
+			if err := placeSession(&dir, root, ""); err != nil {
+				return err
+			}
+			m, err := importXctrace(recording, dir)
+			if err != nil {
+				return fail(exitFailed, "%w", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "session  %s\nstate    %s, %d frames, evidence %s\n", dir, stateText(m), m.Counts[ledger.TypeRawRecord], m.Evidence)
+			return nil
+		},
+	}
+	xctrace.Flags().StringVar(&timebase, "timebase", "125/3", "the recorded device's timebase (125/3 on Apple silicon and iPhones)")
+	xctrace.Flags().StringVarP(&dir, "output", "o", "", "the session's directory, which must not exist (default: a new one under --root)")
+	xctrace.Flags().StringVar(&root, "root", "", rootHelp)
+	cmd.AddCommand(xctrace)
+	return cmd
+}
+
+// importXctrace writes the session of an import. It has no arrivals, so its times are presentation times.
+func importXctrace(recording *adapter.XctraceRecording, dir string) (*ledger.Manifest, error) {
+	host, _ := os.Hostname()
+	start := ledger.Start{
+		SessionID: uuid.NewString(), Name: filepath.Base(dir), Tool: tool, NoHostClock: true,
+		Host:     ledger.Host{Name: host, OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: int64(runtime.NumCPU()), PID: int64(os.Getpid())},
+		Evidence: ledger.EvidenceE2, // nobody here saw the device
+		Policy:   adapter.PolicyP95,
+		Clock:    ledger.Clock{MonotonicNs: hostclock.NowNs(), WallNs: time.Now().UnixNano()},
+	}
+	firstNs, err := firstRecordNs(recording)
+	if err != nil {
+		return nil, err
+	}
+	session, err := ledger.Create(dir, firstNs, start, false)
+	if err != nil {
+		return nil, err
+	}
+	return capture.Import(recording, start, firstNs, session)
+}
+
+// firstRecordNs is the hostNs of an import's first record.
+func firstRecordNs(recording *adapter.XctraceRecording) (firstNs int64, err error) {
+	enough := errors.New("enough")
+	_, err = recording.Records("", "", func(r *adapter.Record) error {
+		firstNs = r.HostNs
+		return enough
+	})
+	if errors.Is(err, enough) {
+		err = nil
+	}
+	return firstNs, err
+}

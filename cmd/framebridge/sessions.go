@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/internal/capture"
+	"github.com/framebridge/framebridge/internal/replay"
+	"github.com/framebridge/framebridge/ledger"
+	"github.com/framebridge/framebridge/p95"
+)
+
+func newDecode() *cobra.Command {
+	var timebase string
+	cmd := &cobra.Command{
+		Use:   "decode WIRE",
+		Short: "Decode a recorded wire file again into event lines",
+		Long: `Reads a wire.bin (repeated: little-endian u32 length, i64 hostNs, bytes; length 0 marks a new connection) and writes the
+raw records, contributors and gaps that it holds to stdout, as a recording would.
+
+Identities come from the events.jsonl beside the file where there is one: then every raw record equals the recorded
+one in every field but seq. Without one the target is null, each connection is an epoch, and there is no policy mark.`,
+		Example: "  framebridge decode run1/wire.bin | head\n  labsim wire --os 26.0 -o f.wire && framebridge decode f.wire",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			tb, err := parseTimebase(timebase)
+			if err != nil {
+				return err
+			}
+			f, err := os.Open(args[0])
+			if err != nil {
+				return fail(exitUsage, "%w", err)
+			}
+			defer f.Close()
+			var ids *capture.Identities
+			if dir := capture.BesideWire(filepath.Dir(args[0])); dir != "" {
+				if ids, err = capture.ReadIdentities(dir); err != nil {
+					return fail(exitUsage, "identities for %s: %w", args[0], err)
+				}
+			}
+			out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<20)
+			_, err = capture.Decode(bufio.NewReaderSize(f, 1<<20), tb, ids, &capture.Lines{W: out})
+			if flushErr := out.Flush(); flushErr != nil {
+				return fail(exitFailed, "%w", flushErr)
+			}
+			if err != nil {
+				return fail(exitUsage, "%s: %w", args[0], err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&timebase, "timebase", "125/3", "the device's timebase, where no events.jsonl tells it")
+	return cmd
+}
+
+func parseTimebase(s string) (adapter.Timebase, error) {
+	n, d, ok := strings.Cut(s, "/")
+	numer, err1 := strconv.ParseInt(n, 10, 32)
+	denom, err2 := strconv.ParseInt(d, 10, 32)
+	if !ok || err1 != nil || err2 != nil || numer < 1 || denom < 1 {
+		return adapter.Timebase{}, fail(exitUsage, "--timebase: expected two whole numbers such as 125/3, found %q", s)
+	}
+	return adapter.Timebase{Numer: numer, Denom: denom}, nil
+}
+
+func newReplay() *cobra.Command {
+	var every time.Duration
+	var check, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "replay DIR",
+		Short: "Recompute a session's publications from its recorded events",
+		Long: `Feeds a session's events through the window again and shows the publications: those of the recording, or with --every at
+an interval of its own. --check compares each with the recorded one and fails at the first difference, naming line and field.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if every < 0 || check && every > 0 {
+				return fail(exitUsage, "--every must be positive, and goes without --check: only the recording's own publications can be compared")
+			}
+			log, err := openLog(args[0])
+			if err != nil {
+				return err
+			}
+			defer log.Close()
+			out := bufio.NewWriter(cmd.OutOrStdout())
+			defer out.Flush()
+			var buf []byte
+			o := replay.Options{EveryNs: int64(every), Check: check}
+			o.Publication = func(seq int64, r *p95.Receipt) error {
+				switch {
+				case asJSON && !check:
+					buf = append(r.AppendJSON(buf[:0], seq), '\n')
+					_, err := out.Write(buf)
+					return err
+				case !check:
+					_, err := fmt.Fprintf(out, "%20d  %-15s  P95 %9s ms  n %4s  fps %3s  segment %d\n", r.HostNs, r.Quality,
+						scaled(r.ValueNs, 6, 6), scaled(r.N, 0, 0), scaled(r.Other.FPS, 0, 0), r.Segment)
+					return err
+				}
+				return nil
+			}
+			result, err := replay.Run(log, o)
+			var differs *replay.Difference
+			switch {
+			case errors.As(err, &differs):
+				return &exitError{exitMismatch, fmt.Errorf("%s: %w", args[0], err)}
+			case err != nil:
+				return fail(exitUsage, "%s: %w", args[0], err)
+			}
+			for _, f := range result.Faults {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: line %d: %v\n", args[0], f.Line, f.Err)
+			}
+			if check {
+				if asJSON {
+					json.NewEncoder(out).Encode(map[string]any{"ok": true, "events": result.Events, "records": result.Records, "publications": result.Publications, "faults": result.FaultCount})
+				} else {
+					fmt.Fprintf(out, "%d publications from %d records: all as recorded\n", result.Publications, result.Records)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&every, "every", 0, "publish at this interval instead of where the recording did")
+	cmd.Flags().BoolVar(&check, "check", false, "compare with what was recorded; exit 1 at the first difference")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "receipts as JSON lines")
+	return cmd
+}
+
+func newRecover() *cobra.Command {
+	return &cobra.Command{
+		Use:   "recover DIR",
+		Short: "Seal a session whose recorder was killed",
+		Long: `Seals as partial a session that a killed process or a power cut left open. Every whole line is kept; the manifest names the
+byte at which a torn last line began.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := ledger.Recover(args[0], tool, time.Now().UnixNano())
+			if errors.Is(err, ledger.ErrSealed) {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is sealed already (%s)\n", args[0], stateText(m))
+				return nil
+			}
+			if err != nil {
+				return fail(exitUsage, "%w", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is sealed: %s\n", args[0], stateText(m))
+			return nil
+		},
+	}
+}
+
+// openLog opens a session's log for a command.
+func openLog(path string) (*ledger.Log, error) {
+	log, err := ledger.OpenLog(path)
+	if err != nil {
+		return nil, fail(exitUsage, "%w", err)
+	}
+	return log, nil
+}
+

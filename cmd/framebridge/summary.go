@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/framebridge/framebridge/internal/jsonline"
+	"github.com/framebridge/framebridge/internal/summary"
+)
+
+func newSummary() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "summary DIR",
+		Short: "Count a whole session: frames by quality, percentiles, hitches, gaps, processes",
+		Long: `Counts what a session holds. Its percentiles are of all valid frame times of a display from beginning to end, by nearest
+rank: another figure than the P95 of a 10-second window, and not comparable with it. Hitches follow Apple's rule: overrun is
+the part of a frame's lifetime beyond its buffers times the refresh interval; the hitch time ratio is ms of overrun per
+second of frames. On a screen that draws only when something happens, long frame times are idleness, not jank.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := summarise(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(s)
+			}
+			printSummary(cmd.OutOrStdout(), s)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}
+
+func summarise(path string) (*summary.Summary, error) {
+	log, err := openLog(path)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	s, err := summary.Of(log)
+	if err != nil {
+		return nil, fail(exitUsage, "%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func printSummary(w io.Writer, s *summary.Summary) {
+	line := func(label, format string, args ...any) { fmt.Fprintf(w, "%-16s %s\n", label, fmt.Sprintf(format, args...)) }
+	line("session", "%s (%s)", s.Name, s.SessionID)
+	device := s.Device.ProductType
+	if s.Device.OSVersion != "" {
+		device += ", iOS " + s.Device.OSVersion
+	}
+	if s.Device.Simulated {
+		device += ", simulated"
+	}
+	if device == "" {
+		device = "not told by the recording"
+	}
+	line("device", "%s", device)
+	t := s.Target()
+	line("target", "%s, pid %d, generation %d", t.BundleID, t.PID, t.Generation)
+	state := s.State
+	switch {
+	case state == "":
+		state = "never closed; seal it with `framebridge recover`"
+	case s.Reason != "":
+		state += " (" + s.Reason + ")"
+	}
+	line("state", "%s, evidence %s, %.3f s", state, s.Evidence, float64(s.LastHostNs-s.FirstHostNs)/1e9)
+	for _, d := range s.Displays {
+		name := fmt.Sprintf("display %d", d.DisplayID)
+		if d.DisplayID == s.PrimaryDisplayID {
+			name += " (primary)"
+		}
+		fmt.Fprintf(w, "\n%s: %d frames\n", name, d.Frames)
+		for _, quality := range slices.Sorted(maps.Keys(d.ByQuality)) {
+			line("  "+quality, "%d", d.ByQuality[quality])
+		}
+		if d.DroppedBefore > 0 {
+			line("  lost", "%d frames known to be missing", d.DroppedBefore)
+		} else {
+			line("  lost", "none known")
+		}
+		if d.P95Ns == nil {
+			line("  frame time", "no valid frame")
+			continue
+		}
+		line("  frame time", "P50 %s  P95 %s  P99 %s  max %s ms, of the whole session", ms(*d.P50Ns), ms(*d.P95Ns), ms(*d.P99Ns), ms(*d.MaxNs))
+		line("  hitch ratio", "%.3f ms/s (%s ms of overrun in %s ms of frames), %d refreshes missed", *d.HitchMsPerS, ms(d.OverrunNs), ms(d.SumNs), d.MissedRefreshes)
+		if d.BelowRefresh > 0 {
+			line("  below refresh", "%d frames shorter than their own refresh interval", d.BelowRefresh)
+		}
+		if d.Skewed > 0 {
+			line("  skewed", "%d frames whose previous is more than a tick from the end before", d.Skewed)
+		}
+		if d.AdjustmentTicks != nil {
+			line("  adjustment", "each end lies %d ticks after the next frame's previous: an adjustment of the log loader, not repaired", *d.AdjustmentTicks)
+		}
+	}
+	fmt.Fprintln(w)
+	if s.OneDisplayOnly() {
+		line("displays", "this release does not report them: an external one would break the chain of frames")
+	}
+	if len(s.Gaps) == 0 {
+		line("gaps", "none")
+	}
+	for _, reason := range slices.Sorted(maps.Keys(s.Gaps)) {
+		g := s.Gaps[reason]
+		line("gap", "%d x %s: %d rows, %d bytes, %d messages lost or undecoded", g.Count, reason, g.Rows, g.Bytes, g.Messages)
+	}
+	if s.BadLines > 0 {
+		line("bad lines", "%d lines of the log cannot be read", s.BadLines)
+	}
+	for _, quality := range slices.Sorted(maps.Keys(s.Publications)) {
+		line("publications", "%d %s", s.Publications[quality], quality)
+	}
+	for i, p := range s.Contributors {
+		if i == maxProcessesShown {
+			line("process", "and %d more (--json has all)", len(s.Contributors)-i)
+			break
+		}
+		name := p.Name
+		if name == "" {
+			name = "name not known"
+		}
+		line("process", "%d frames by %s, pid %d", p.Frames, name, p.PID)
+	}
+}
+
+const maxProcessesShown = 10
+
+func ms(ns int64) string { return string(jsonline.AppendDecimal(nil, ns, 6)) }
