@@ -1,5 +1,7 @@
 package scene
 
+import "math"
+
 // What other programs log while frames are shown. Names, categories and messages of Apple's programs are those seen in recordings;
 // the last ones of the list are there to be mistaken for frames.
 var (
@@ -10,7 +12,7 @@ var (
 	srcNetwork = Source{Subsystem: "com.apple.network", Category: "activity", Name: "nw_activity",
 		Format: "<%{public, name=domain}u : %{public, name=label}u [%{private, name=token}s]>", Backtrace: true}
 	srcTile = Source{Subsystem: "com.example.app", Category: "PointsOfInterest", Name: "LoadTile",
-		Format: "tile=%{public, name=tile}d kind=%{public, name=kind}s url=%{private, name=url}s", ArgRows: true}
+		Format: "tile=%{public, name=tile}d kind=%{public, name=kind}s path=%{public, name=path}s url=%{private, name=url}s ms=%{public, name=ms}.2f", ArgRows: true}
 	srcSnapshot = Source{Subsystem: "com.example.app", Category: "Debug", Name: "Snapshot", Format: "state=%{public, name=state}.*P"}
 	srcLog      = Source{Log: true, Subsystem: "com.apple.coreanimation", Category: "IOMFBServer",
 		Format: "surface %{public}p of client %{public, uuid_t}.16P is late", ArgRows: true}
@@ -19,10 +21,10 @@ var (
 		Format: "ID is swap ID. frame_seed=%{public, name=frame_seed}#x refresh_interval=%{public, name=refresh_interval}llu"}
 )
 
+var tilePaths = []string{"Tiles/0/first.png", "Tiles/0/another.png", "Tiles/1/the-last-one.png"}
+
 // exclusive is OS_SIGNPOST_ID_EXCLUSIVE.
 const exclusive = 0xeeeeb0b5b2b2eeee
-
-var pngText = []byte("png")
 
 // A snapshot has more 8-byte chunks than a short struct word can count.
 const snapshotBytes = 2100
@@ -32,7 +34,7 @@ type foreign struct {
 	count  int
 	seed   uint64
 	event  Foreign
-	args   [4]Arg
+	args   [5]Arg
 	state  [snapshotBytes]byte
 	daemon Process
 }
@@ -79,7 +81,8 @@ func (d *Device) emitForeign(t int64) {
 		set(&srcLog, Arg{Num: 0x1_0480_0000 + d.rng.Uint64N(1<<20)*64}, Arg{Bytes: x.state[:16]})
 		e.Type = "Default"
 	case pick == 9:
-		set(&srcTile, Arg{Num: uint64(turn)}, Arg{Bytes: pngText}, Arg{})
+		set(&srcTile, Arg{Num: uint64(turn)}, Arg{Text: "png"}, Arg{Text: tilePaths[turn/2%len(tilePaths)]}, Arg{},
+			Arg{Num: math.Float64bits(1.25)})
 		interval()
 	case pick == 11:
 		set(&srcLookalike, Arg{Num: uint64(d.frameSeed + 1)}, Arg{Num: 1})

@@ -67,9 +67,10 @@ type Foreign struct {
 	Args       []Arg // as the format of Source has them
 }
 
-// Arg is one argument's value: Bytes where the format wants text or data, else Num.
+// Arg is one argument's value: Text or Bytes where the format wants text or data, else Num.
 type Arg struct {
 	Num   uint64
+	Text  string
 	Bytes []byte
 }
 

@@ -4,6 +4,5 @@
 // It is a witness of its own: it shares no code with the product's decoder, and beside the payloads it tells the truth, one JSON
 // line for each frame that went into them.
 //
-// The loader's Begin and End rows of one FrameLifetime stand next to each other, but for one frame in 16, whose End comes after
-// the Begin of the next. FrameUpdate comes in all eight variants of its format string.
+// FrameUpdate comes in all eight variants of its format string, in turn.
 package tapenc

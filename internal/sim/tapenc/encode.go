@@ -32,6 +32,9 @@ func columns(os scene.OS) [4][]string {
 	}
 }
 
+// fixedWords stand on the stack from the beginning: the session's name in processes, levels, types and scopes.
+var fixedWords = []string{"TODO", "Default", "Debug", "Info", "Error", "Fault", "Begin", "Event", "End", "Thread", "Process", "System"}
+
 var tableNames = [4]string{"os-log", "os-log-arg", "os-signpost", "os-signpost-arg"}
 
 // column says what a column of a row holds.
@@ -85,16 +88,20 @@ type argument struct {
 	kind, name atom
 }
 
-// value is an argument's value: a copy of an item on the stack, or else bytes or a number, as its type wants.
+// keptTextBytes is the length from which on an argument's text stays on the stack.
+const keptTextBytes = 17
+
+// value is a number, text or bytes, as its type wants, to be written in place or, where index is not absent, copied from the stack.
 type value struct {
 	index int
 	num   uint64
+	text  string
 	bytes []byte
 }
 
-func number(v uint64) value  { return value{index: absent, num: v} }
-func bytesOf(b []byte) value { return value{index: absent, bytes: b} }
-func itemAt(index int) value { return value{index: index} }
+func numValue(v uint64) value  { return value{index: absent, num: v} }
+func textValue(s string) value { return value{index: absent, text: s} }
+func dataValue(b []byte) value { return value{index: absent, bytes: b} }
 
 // row is what the columns of a row hold. Indexes are of items on the stack; an absent time or identifier is written in place.
 type row struct {
@@ -102,43 +109,23 @@ type row struct {
 	typ, scope                atom
 	name, subsystem, category atom
 	path                      atom
-	thread, process           int
-	timeAt, identifierAt      int
-	time                      int64
-	identifier                uint64
+	thread, process           int // indexes of their structs
+	time, identifier          value
 	backtrace                 bool
 }
 
 type threadKey struct{ pid, tid int64 }
 
-// lastEnd is the last end of a display that is on the stack.
-type lastEnd struct {
-	mach  int64
-	index int
-}
-
-// half is a FrameLifetime whose Begin is written and whose End is not.
-type half struct {
-	on      bool
-	message *message
-	cat     atom
-	id      uint64
-	end     int64
-	pid,
-	tid int64
-	path atom
-	vals [9]uint64
-}
-
 // encoder turns events into words. It lives as long as one tap.
 type encoder struct {
 	stack
-	form    form
-	limit   int
-	names   [4][]string
-	columns [4][]column
-	resets  int64
-	rows    int64
+	form        form
+	limit       int
+	keepNumbers bool
+	names       [4][]string
+	columns     [4][]column
+	resets      int64
+	rows        int64
 
 	atoms     map[string]atom
 	strings   []string
@@ -149,24 +136,22 @@ type encoder struct {
 	context   *message
 	lifetime  [2]*message // without and with input
 	update    [8]*message
-	ends      [2]lastEnd
-	held      half
+	ends      [2]value // by display: the last end, while it is on the stack
 
 	todo, narrative, scopeProcess, begin, end, event atom
 	ca, plain, stalls                                atom
 	nameLifetime, nameUpdate, nameContext            atom
 
-	vals, heldVals []value
-	bytes          []byte
-	args           int // index of the first argument struct of the record that is being written
+	vals  []value
+	bytes []byte
+	args  int // index of the first argument struct of the record that is being written
 
-	// begun is called before the first byte that belongs to a frame, ended after the last byte of the oldest that has begun.
-	begun func(*scene.Frame)
-	ended func()
+	// told is called after the end of a frame's last row; from is where in buf the first byte that belongs to it is.
+	told func(f *scene.Frame, from int)
 }
 
-func newEncoder(os scene.OS, limit int) *encoder {
-	e := &encoder{form: formOf(os), limit: limit, names: columns(os), atoms: map[string]atom{}, processes: map[int64]int{},
+func newEncoder(os scene.OS, limit int, keepNumbers bool) *encoder {
+	e := &encoder{form: formOf(os), limit: limit, keepNumbers: keepNumbers, names: columns(os), atoms: map[string]atom{}, processes: map[int64]int{},
 		threads: map[threadKey]int{}, sources: map[*scene.Source]*message{}}
 	for id, names := range e.names {
 		for _, n := range names {
@@ -234,6 +219,9 @@ func (e *encoder) restart() {
 		e.group(len(names))
 		e.table(id)
 	}
+	for _, word := range fixedWords {
+		e.share(e.atom(word))
+	}
 }
 
 // share makes sure that a is on the stack. Everything that a record copies is shared before its first argument: what is pushed
@@ -247,22 +235,33 @@ func (e *encoder) share(a atom) {
 
 func (e *encoder) copyAtom(a atom) { e.copy(e.at[a]) }
 
-// keep pushes a number that stays, and says where.
-func (e *encoder) keep(v uint64) int {
+// keep pushes a number that stays, where the tap keeps numbers.
+func (e *encoder) keep(v uint64) value {
+	if !e.keepNumbers {
+		return numValue(v)
+	}
 	e.num(v)
-	return e.depth - 1
+	return value{e.depth - 1, v, "", nil}
 }
 
-func (e *encoder) keepTime(t int64) int {
-	e.num(uint64(t))
-	e.mark()
-	return e.depth - 1
+func (e *encoder) keepTime(t int64) value {
+	v := e.keep(uint64(t))
+	if v.index != absent {
+		e.mark()
+	}
+	return v
+}
+
+func (e *encoder) time(v *value) {
+	e.value(typeUint64, v)
+	if v.index == absent {
+		e.mark()
+	}
 }
 
 // record begins a record of message m: all that its rows copy is on the stack afterwards.
-func (e *encoder) record(m *message, name, subsystem, category atom, pid, tid int64, path atom) row {
-	r := row{message: m, typ: e.event, scope: e.scopeProcess, name: name, subsystem: subsystem, category: category, path: path,
-		timeAt: absent, identifierAt: absent}
+func (e *encoder) record(m *message, name, subsystem, category atom, p *scene.Process, tid int64) row {
+	r := row{message: m, typ: e.event, scope: e.scopeProcess, name: name, subsystem: subsystem, category: category, path: e.atom(p.Path)}
 	if m.reset != e.resets {
 		m.reset = e.resets
 		e.share(m.format)
@@ -282,25 +281,20 @@ func (e *encoder) record(m *message, name, subsystem, category atom, pid, tid in
 		e.num(0x1000 + 4*uint64(m.format))
 		e.group(2)
 		m.location = e.depth - 1
-		e.share(e.begin)
-		e.share(e.end)
-		e.share(e.event)
-		e.share(e.scopeProcess)
 	}
 	e.share(name)
 	e.share(subsystem)
 	e.share(category)
-	e.share(path)
+	e.share(r.path)
 	var ok bool
-	if r.process, ok = e.processes[pid]; !ok {
-		e.share(e.todo)
-		e.num(uint64(pid))
+	if r.process, ok = e.processes[p.PID]; !ok {
+		e.num(uint64(p.PID))
 		e.copyAtom(e.todo)
 		e.group(2)
 		r.process = e.depth - 1
-		e.processes[pid] = r.process
+		e.processes[p.PID] = r.process
 	}
-	key := threadKey{pid, tid}
+	key := threadKey{p.PID, tid}
 	if r.thread, ok = e.threads[key]; !ok {
 		e.num(uint64(tid))
 		e.copy(r.process)
@@ -313,6 +307,14 @@ func (e *encoder) record(m *message, name, subsystem, category atom, pid, tid in
 
 // arguments pushes a struct of type and value for each argument.
 func (e *encoder) arguments(m *message, vals []value) {
+	// Long texts stay on the stack like every other string, short ones are written in place.
+	for i := range m.args {
+		if v := &vals[i]; len(v.text) >= keptTextBytes {
+			a := e.atom(v.text)
+			e.share(a)
+			v.index = e.at[a]
+		}
+	}
 	e.args = e.depth
 	for i := range m.args {
 		e.copyAtom(m.args[i].kind)
@@ -325,10 +327,8 @@ func (e *encoder) value(typ string, v *value) {
 	switch {
 	case v.index != absent:
 		e.copy(v.index)
-	case typ == typePrivate:
-		e.null()
 	case typ == typeString:
-		e.text(string(v.bytes))
+		e.text(v.text)
 	case typ == typeData || typ == typeUUID:
 		e.data(v.bytes)
 	default:
@@ -338,9 +338,7 @@ func (e *encoder) value(typ string, v *value) {
 
 // done drops the record's arguments. Now and then the encoder checks its stack.
 func (e *encoder) done(m *message) {
-	if len(m.args) > 0 {
-		e.drop(len(m.args))
-	}
+	e.drop(len(m.args))
 	if e.rows%16 == 0 {
 		e.check()
 	}
@@ -356,12 +354,7 @@ func (e *encoder) columnsOf(table int, r *row, arg int, v *value) {
 	for _, c := range e.columns[table] {
 		switch c {
 		case colTime:
-			if r.timeAt != absent {
-				e.copy(r.timeAt)
-			} else {
-				e.num(uint64(r.time))
-				e.mark()
-			}
+			e.time(&r.time)
 		case colThread:
 			e.copy(r.thread)
 		case colProcess:
@@ -371,11 +364,7 @@ func (e *encoder) columnsOf(table int, r *row, arg int, v *value) {
 		case colScope:
 			e.copyAtom(r.scope)
 		case colIdentifier:
-			if r.identifierAt != absent {
-				e.copy(r.identifierAt)
-			} else {
-				e.num(r.identifier)
-			}
+			e.value(typeUint64, &r.identifier)
 		case colName:
 			if table == tableLogArg {
 				e.copyAtom(m.args[arg].name)
@@ -474,126 +463,79 @@ func (e *encoder) category(f *scene.Frame) atom {
 }
 
 func (e *encoder) frameUpdate(mach int64, f *scene.Frame, server *scene.Process) {
-	if e.begun != nil {
-		e.begun(f)
-	}
+	from := len(e.buf)
 	m := e.update[variant(f)]
-	r := e.record(m, e.nameUpdate, e.ca, e.category(f), server.PID, f.Thread, e.atom(server.Path))
-	r.identifierAt = e.keep(nativeID(f))
-	r.timeAt = e.keepTime(mach)
+	r := e.record(m, e.nameUpdate, e.ca, e.category(f), server, f.Thread)
+	r.identifier = e.keep(nativeID(f))
+	r.time = e.keepTime(mach)
 	e.bytes = appendContributors(e.bytes[:0], f)
-	e.vals = append(e.vals[:0], number(uint64(f.Base)), number(args1(f)), number(args2(f)), bytesOf(e.bytes),
-		number(interval(f, f.Begin, f.End)), number(interval(f, f.RenderBegin, f.RenderEnd)), number(offset(f, f.Ready)&0xffffffff),
-		number(uint64(f.Previous)))
+	e.vals = append(e.vals[:0], numValue(uint64(f.Base)), numValue(args1(f)), numValue(args2(f)), dataValue(e.bytes),
+		numValue(interval(f, f.Begin, f.End)), numValue(interval(f, f.RenderBegin, f.RenderEnd)), numValue(offset(f, f.Ready)&0xffffffff),
+		numValue(uint64(f.Previous)))
 	if hasGPU(f) {
-		e.vals = append(e.vals, number(interval(f, f.GPUBegin, f.GPUEnd)))
+		e.vals = append(e.vals, numValue(interval(f, f.GPUBegin, f.GPUEnd)))
 	}
 	if hasProcess(f) {
-		e.vals = append(e.vals, number(interval(f, f.ProcessBegin, f.ProcessEnd)))
+		e.vals = append(e.vals, numValue(interval(f, f.ProcessBegin, f.ProcessEnd)))
 	}
 	if hasTarget(f) {
-		e.vals = append(e.vals, number(offset(f, f.DisplayTarget)))
+		e.vals = append(e.vals, numValue(offset(f, f.DisplayTarget)))
 	}
 	e.arguments(m, e.vals)
 	e.row(tableSignpost, &r)
+	e.tell(f, from)
 	e.done(m)
-	if e.ended != nil {
-		e.ended()
-	}
 }
 
-// frameLifetime writes the contributors and the frame's two rows. One frame in 16 waits with its End for the next frame's Begin.
+// frameLifetime writes the contributors and then the frame's two rows, which stand next to each other: the loader makes them of one event.
 func (e *encoder) frameLifetime(mach int64, f *scene.Frame, server *scene.Process) {
-	if e.begun != nil {
-		e.begun(f)
-	}
-	path, cat := e.atom(server.Path), e.category(f)
-	id, seed := e.keep(uint64(f.SwapID)), e.keep(uint64(f.FrameSeed))
+	from := len(e.buf)
+	seed := e.keep(uint64(f.FrameSeed))
 	for i := range f.Contributors {
-		e.contextInfo(mach, f, &f.Contributors[i], server.PID, path, id, seed)
+		e.contextInfo(mach, f, &f.Contributors[i], server, seed)
 	}
-
-	h := half{message: e.lifetime[0], cat: cat, id: uint64(f.SwapID), end: f.End, pid: server.PID, tid: f.Thread, path: path}
+	m := e.lifetime[0]
 	if e.form.input && f.Input != 0 {
-		h.message = e.lifetime[1]
+		m = e.lifetime[1]
 	}
-	h.vals = [9]uint64{uint64(f.FrameSeed), uint64(f.Refresh), uint64(f.Buffers), uint64(f.Previous), uint64(f.Skip),
-		uint64(f.DisplayID), uint64(f.SurfaceID), uint64(f.DisplayTarget), uint64(f.Input)}
-	wait := f.SwapID%16 == 7 && !e.held.on
-	r := e.record(h.message, e.nameLifetime, e.ca, cat, h.pid, h.tid, path)
-	r.identifierAt = id
-	end := absent
-	if !wait {
-		end = e.keepTime(f.End)
-	}
-	e.vals = h.values(e.vals)
-	vals := e.vals
-	vals[0] = itemAt(seed)
-	last := &e.ends[f.DisplayID-1]
-	if last.index != absent && last.mach == f.Previous {
-		vals[3] = itemAt(last.index)
-	}
-	last.mach, last.index = f.End, end
+	r := e.record(m, e.nameLifetime, e.ca, e.category(f), server, f.Thread)
+	r.identifier = e.keep(uint64(f.SwapID))
+	end := e.keepTime(f.End)
+	e.vals = append(e.vals[:0], seed, numValue(uint64(f.Refresh)), numValue(uint64(f.Buffers)), e.previous(f), numValue(uint64(f.Skip)),
+		numValue(uint64(f.DisplayID)), numValue(uint64(f.SurfaceID)), numValue(uint64(f.DisplayTarget)), numValue(uint64(f.Input)))
+	e.ends[f.DisplayID-1] = end
+	e.arguments(m, e.vals)
+	r.typ, r.time = e.begin, numValue(uint64(f.Begin))
+	e.row(tableSignpost, &r)
+	r.typ, r.time = e.end, end
+	e.row(tableSignpost, &r)
+	e.tell(f, from)
+	e.done(m)
+}
 
-	e.arguments(h.message, vals)
-	r.typ, r.time = e.begin, f.Begin
-	e.row(tableSignpost, &r)
-	switch {
-	case wait:
-		e.done(h.message)
-		h.on = true
-		e.held = h
-		return
-	case e.held.on:
-		e.done(h.message)
-		e.finish()
-		e.arguments(h.message, vals)
+// previous is a copy of the display's last end where that is on the stack.
+func (e *encoder) previous(f *scene.Frame) value {
+	if last := e.ends[f.DisplayID-1]; last.index != absent && last.num == uint64(f.Previous) {
+		return last
 	}
-	r.typ, r.timeAt = e.end, end
-	e.row(tableSignpost, &r)
-	e.done(h.message)
-	if e.ended != nil {
-		e.ended()
+	return numValue(uint64(f.Previous))
+}
+
+func (e *encoder) tell(f *scene.Frame, from int) {
+	if e.told != nil {
+		e.told(f, from)
 	}
 }
 
-func (h *half) values(dst []value) []value {
-	dst = dst[:0]
-	for _, v := range h.vals {
-		dst = append(dst, number(v))
-	}
-	return dst
-}
-
-// finish writes the End that is waiting, if one is.
-func (e *encoder) finish() {
-	h := &e.held
-	if !h.on {
-		return
-	}
-	h.on = false
-	r := e.record(h.message, e.nameLifetime, e.ca, h.cat, h.pid, h.tid, h.path)
-	r.typ, r.time, r.identifier = e.end, h.end, h.id
-	e.heldVals = h.values(e.heldVals)
-	e.arguments(h.message, e.heldVals)
-	e.row(tableSignpost, &r)
-	e.done(h.message)
-	if e.ended != nil {
-		e.ended()
-	}
-}
-
-func (e *encoder) contextInfo(mach int64, f *scene.Frame, c *scene.Contributor, pid int64, path atom, id, seed int) {
+func (e *encoder) contextInfo(mach int64, f *scene.Frame, c *scene.Contributor, server *scene.Process, seed value) {
 	m := e.context
-	name := e.atom(c.Name)
-	e.share(name)
-	r := e.record(m, e.nameContext, e.ca, e.category(f), pid, f.Thread, path)
-	r.time, r.identifierAt = mach, id
-	e.vals = append(e.vals[:0], number(uint64(c.PID)), itemAt(seed))
+	r := e.record(m, e.nameContext, e.ca, e.category(f), server, f.Thread)
+	r.time, r.identifier = numValue(uint64(mach)), numValue(uint64(f.SwapID))
+	e.vals = append(e.vals[:0], numValue(uint64(c.PID)), seed)
 	if e.form.display {
-		e.vals = append(e.vals, number(uint64(f.DisplayID)))
+		e.vals = append(e.vals, numValue(uint64(f.DisplayID)))
 	}
-	e.vals = append(e.vals, number(uint64(c.EarliestCommit)), number(uint64(c.Previous)), itemAt(e.at[name]))
+	e.vals = append(e.vals, numValue(uint64(c.EarliestCommit)), numValue(uint64(c.Previous)), textValue(c.Name))
 	e.arguments(m, e.vals)
 	e.row(tableSignpost, &r)
 	e.done(m)
@@ -606,13 +548,11 @@ func (e *encoder) foreign(mach int64, x *scene.Foreign) {
 		m = e.compile(src.Format)
 		e.sources[src] = m
 	}
-	typ := e.atom(x.Type)
-	e.share(typ)
-	r := e.record(m, e.atom(src.Name), e.atom(src.Subsystem), e.atom(src.Category), x.Process.PID, x.Thread, e.atom(x.Process.Path))
-	r.typ, r.time, r.identifier, r.backtrace = typ, mach, x.Identifier, src.Backtrace
+	r := e.record(m, e.atom(src.Name), e.atom(src.Subsystem), e.atom(src.Category), x.Process, x.Thread)
+	r.typ, r.time, r.identifier, r.backtrace = e.atom(x.Type), numValue(uint64(mach)), numValue(x.Identifier), src.Backtrace
 	e.vals = e.vals[:0]
 	for i := range x.Args {
-		e.vals = append(e.vals, value{index: absent, num: x.Args[i].Num, bytes: x.Args[i].Bytes})
+		e.vals = append(e.vals, value{absent, x.Args[i].Num, x.Args[i].Text, x.Args[i].Bytes})
 	}
 	table := tableSignpost
 	if src.Log {

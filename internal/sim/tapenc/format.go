@@ -2,7 +2,7 @@ package tapenc
 
 import "strings"
 
-// The names of value types in a row's message.
+// The names of value types in a row's message: text, integers of either sign, hexadecimal, floating point and so on.
 const (
 	typeNarrative = "narrative-text"
 	typeString    = "string"
@@ -33,7 +33,7 @@ func parse(format string) (parts []part) {
 		if strings.HasPrefix(rest, "{") {
 			options, rest, _ = strings.Cut(rest[1:], "}")
 		}
-		n := strings.IndexAny(rest, "duxpsP")
+		n := strings.IndexAny(rest, "duxfpsP")
 		if n < 0 {
 			break
 		}
@@ -49,7 +49,7 @@ func parse(format string) (parts []part) {
 			typ = typeUUID
 		default:
 			switch conversion[len(conversion)-1] {
-			case 'd':
+			case 'f':
 				typ = typeDecimal
 			case 'x':
 				typ = typeHex

@@ -3,7 +3,6 @@ package tapenc
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -41,10 +40,13 @@ func (f *Filter) wants(subsystem, category string) bool {
 // Config is how a tap is set up.
 type Config struct {
 	Filter     Filter
-	ResetItems int         // 0: DefaultResetItems
-	Tear       bool        // from the beginning, as by Inject
-	Seed       uint64      // of the places where messages are torn and corrupted
-	Truth      func(Truth) // called from Collect and Close for each frame; it must not call the Tap
+	ResetItems int // 0: DefaultResetItems
+	// KeepNumbers makes the encoder keep frame seeds, identifiers and ends on the stack too, so that it begins anew every few
+	// thousand frames. The phone's own keeps only strings, processes and threads: asked for nothing but frames it hardly ever does.
+	KeepNumbers bool
+	Tear        bool        // from the beginning, as by Inject
+	Seed        uint64      // of the places where messages are torn and corrupted
+	Truth       func(Truth) // called from Collect and Close for each frame; it must not call the Tap
 }
 
 // Truth is what is known of one frame that was encoded.
@@ -136,9 +138,9 @@ func Open(dev *scene.Device, at time.Duration, c Config) (*Tap, error) {
 		c.ResetItems = DefaultResetItems
 	}
 	t := &Tap{dev: dev, boot: st.Boot, config: c, tear: c.Tear, rng: rand.New(rand.NewPCG(c.Seed, 0x746170)),
-		enc: newEncoder(dev.OS(), c.ResetItems)}
+		enc: newEncoder(dev.OS(), c.ResetItems, c.KeepNumbers)}
 	if c.Truth != nil {
-		t.enc.begun, t.enc.ended = t.begun, t.ended
+		t.enc.told = t.note
 	}
 	t.stop = dev.Observe(at, t.see)
 	return t, nil
@@ -154,7 +156,6 @@ func (t *Tap) Collect(at time.Duration) ([]Payload, error) {
 		return nil, fmt.Errorf("%w: set up a new one", ErrGone)
 	}
 	t.compact()
-	t.enc.finish()
 	t.cut()
 	t.out = t.out[:0]
 	if at < t.stalled {
@@ -202,7 +203,6 @@ func (t *Tap) Close() {
 		return
 	}
 	t.gone = true
-	t.enc.finish()
 	t.tell(0, 0, t.written())
 }
 
@@ -219,17 +219,10 @@ func (t *Tap) see(ev *scene.Event) {
 	t.enc.see(ev, &t.config.Filter)
 }
 
-func (t *Tap) begun(f *scene.Frame) {
+// note keeps what is true of a frame until its payloads are cut.
+func (t *Tap) note(f *scene.Frame, from int) {
 	t.lines = appendTruth(t.lines, t.enc.form, f)
-	t.told = append(t.told, told{begin: t.written(), end: math.MaxInt64, line: int64(len(t.lines)), reset: t.enc.resets})
-}
-
-func (t *Tap) ended() {
-	i := len(t.told) - 1
-	for i > 0 && t.told[i-1].end == math.MaxInt64 {
-		i--
-	}
-	t.told[i].end = t.written()
+	t.told = append(t.told, told{begin: t.base + int64(from), end: t.written(), line: int64(len(t.lines)), reset: t.enc.resets})
 }
 
 // written is the stream offset of what is encoded next.
@@ -237,7 +230,6 @@ func (t *Tap) written() int64 { return t.base + int64(len(t.enc.buf)) }
 
 // overflow drops everything undelivered.
 func (t *Tap) overflow() {
-	t.enc.finish()
 	t.tell(0, 0, t.written())
 	t.base = t.written()
 	t.enc.buf = t.enc.buf[:0]
