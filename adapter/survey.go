@@ -30,7 +30,7 @@ type NameCount struct {
 }
 
 const (
-	// MaxNames bounds the kinds of rows told apart. A phone asked for every signpost has some hundred.
+	// MaxNames bounds the kinds of rows told apart, besides frames and ContextInfo. A phone asked for every signpost has some hundred.
 	MaxNames = 1024
 	// maxWordBytes bounds what is kept of a subsystem, category or name.
 	maxWordBytes = 256
@@ -52,6 +52,7 @@ type classKey struct{ subsystem, category, name string }
 // survey tells the kinds of rows apart and counts them.
 type survey struct {
 	classes map[classKey]*class
+	forms   int // of classes: what the adapter reads
 	others  class            // kinds beyond MaxNames
 	tables  map[string]int64 // rows of other tables than os-signpost
 	// byID finds a class by the identities of its three words on the device's stack.
@@ -70,6 +71,7 @@ func (s *survey) init() {
 			s.classes[key] = &class{classKey: key, form: form, categoryID: categoryID(id)}
 		}
 	}
+	s.forms = len(s.classes)
 }
 
 // class is nil where the row has a struct for a word.
@@ -97,7 +99,7 @@ func (s *survey) lookup(subsystem, category, name []byte) *class {
 	if c := s.classes[classKey{string(subsystem), string(category), string(name)}]; c != nil {
 		return c
 	}
-	if len(s.classes) >= MaxNames {
+	if len(s.classes) >= s.forms+MaxNames {
 		return &s.others
 	}
 	key := classKey{string(subsystem), string(category), string(name)}
