@@ -343,8 +343,11 @@ static const char *read_request(lab27_core *core, const char *name, const char *
     path_of(path, "pending", name, "");
     int64_t length = p->read(p->context, path, text, sizeof text);
     if (length < 0) return "unreadable";
-    *detail = lab27_request_parse(text, (size_t)length, &core->request);
-    if (*detail) return "malformed";
+    const char *malformed = lab27_request_parse(text, (size_t)length, &core->request);
+    if (malformed) {
+        *detail = malformed;
+        return "malformed";
+    }
     if (strncmp(name, core->request.nonce, 36) != 0 || strcmp(name + 36, ".json") != 0) return "file-name-is-not-the-nonce";
     return NULL;
 }

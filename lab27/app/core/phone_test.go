@@ -47,7 +47,8 @@ type phone struct {
 	coming   []shown
 	lost     map[int]bool // their handlers never come
 	dropped  map[int]bool
-	noMore   int    // submission that finds no drawable
+	noMore   int // submission that finds no drawable
+	glass    []uint64
 	drawable uint64 // of the first submission; it rises by one
 }
 
@@ -122,6 +123,9 @@ func (p *phone) deliver() {
 	for len(p.coming) > 0 && p.coming[0].at <= p.now.Load() {
 		s := p.coming[0]
 		p.coming = p.coming[1:]
+		if !p.dropped[s.n] {
+			p.glass = append(p.glass, s.at)
+		}
 		switch {
 		case p.lost[s.n]:
 		case p.dropped[s.n]:
@@ -154,6 +158,17 @@ func (p *phone) run(beats int) core.State {
 		state = p.beat()
 	}
 	return state
+}
+
+// frames is what the session around the run recorded.
+func (p *phone) frames() []lab27.Frame {
+	frames := []lab27.Frame{{RawSequence: 1, EndMach: int64(p.glass[0] - 6*refreshTicks + p.slept), HasEnd: true, DisplayID: 1}}
+	for i, at := range p.glass {
+		frames = append(frames, lab27.Frame{
+			RawSequence: int64(i + 2), EndMach: int64(at + p.slept), PreviousMach: frames[i].EndMach, SurfaceID: 289, DisplayID: 1, HasEnd: true, Valid: true,
+		})
+	}
+	return frames
 }
 
 func request(t *testing.T, purpose lab27.Purpose, permille int64) lab27.Request {
