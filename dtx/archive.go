@@ -242,7 +242,9 @@ func (w *archiveWalk) object(ref uint64) (kind byte, body []byte, err error) {
 		return 0, nil, fmt.Errorf("property list: object %d begins at byte %d of %d", ref, at, len(w.data))
 	}
 	kind, low, rest := w.data[at]>>4, int(w.data[at]&0xF), w.data[at+1:]
-	errCut := fmt.Errorf("property list: object %d at byte %d is cut off", ref, at)
+	cut := func() (byte, []byte, error) {
+		return 0, nil, fmt.Errorf("property list: object %d at byte %d is cut off", ref, at)
+	}
 	size, unit := uint64(0), 1
 	switch kind {
 	case 0x0: // null, false, true
@@ -264,14 +266,14 @@ func (w *archiveWalk) object(ref uint64) (kind byte, body []byte, err error) {
 	if kind >= 0x4 && kind != 0x8 {
 		if size = uint64(low); low == 0xF { // the count does not fit: an integer object in front of the bytes holds it
 			if len(rest) < 1 || rest[0]>>4 != 0x1 || rest[0]&0xF > 3 || len(rest) < 1+1<<(rest[0]&0xF) {
-				return 0, nil, errCut
+				return cut()
 			}
 			n := 1 << (rest[0] & 0xF)
 			size, rest = bigEndian(rest[1:1+n]), rest[1+n:]
 		}
 	}
 	if size > uint64(len(rest))/uint64(unit) {
-		return 0, nil, errCut
+		return cut()
 	}
 	return kind, rest[:size*uint64(unit)], nil
 }

@@ -36,15 +36,17 @@ func ParseAuxiliary(b []byte) (args []any, n int, err error) {
 	}
 	end := auxHeaderSize + int(size)
 	for n = auxHeaderSize; n < end; {
-		for range 2 { // key and value; the last one stays
-			v, used, err := parseAuxValue(b[n:end])
-			if err != nil {
-				return nil, 0, fmt.Errorf("auxiliary: argument %d at byte %d: %w", len(args), n, err)
-			}
-			n += used
-			args = append(args, v)
+		_, keyLen, err := parseAuxValue(b[n:end])
+		if err != nil {
+			return nil, 0, fmt.Errorf("auxiliary: key %d at byte %d: %w", len(args), n, err)
 		}
-		args = append(args[:len(args)-2], args[len(args)-1])
+		n += keyLen
+		v, valueLen, err := parseAuxValue(b[n:end])
+		if err != nil {
+			return nil, 0, fmt.Errorf("auxiliary: argument %d at byte %d: %w", len(args), n, err)
+		}
+		n += valueLen
+		args = append(args, v)
 	}
 	return args, n, nil
 }

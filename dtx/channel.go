@@ -34,8 +34,9 @@ func newChannel(c *Conn, code int32, name string) *Channel {
 // Code is the channel's code; messages that the device starts on it carry the negative of it.
 func (ch *Channel) Code() int32 { return ch.code }
 
-// Call sends a message with selector and args to the service and waits for its answer until ctx ends: nil, an unarchived object
-// (see Unarchive), or the bytes of a DATA answer. Arguments are archived, except nil, Int32 and Int64. A refusal is a *RemoteError.
+// Call sends a message with selector and args to the service and waits for its answer until ctx ends, which should therefore have a
+// deadline. The answer is nil, an unarchived object (see Unarchive), or the bytes of a DATA answer; a refusal is a *RemoteError.
+// Arguments are archived, except nil, Int32 and Int64.
 func (ch *Channel) Call(ctx context.Context, selector string, args ...any) (any, error) {
 	v, err := ch.conn.call(ctx, ch.code, selector, args...)
 	if err != nil {

@@ -24,7 +24,7 @@ func inflate(b []byte) ([]byte, error) {
 	if total > MaxMessage {
 		return nil, fmt.Errorf("compressed payload: expected an inflated size of at most %d, found %d", MaxMessage, total)
 	}
-	var out []byte
+	out := []byte{}
 	for at := 4; ; {
 		block := b[at:]
 		if len(block) < 4 {
@@ -49,7 +49,8 @@ func inflate(b []byte) ([]byte, error) {
 		}
 		inflated, packed := int64(binary.LittleEndian.Uint32(block[4:])), int64(binary.LittleEndian.Uint32(block[header-4:]))
 		block = block[header:]
-		if packed > int64(len(block)) || inflated > packed*lz4MaxRatio || inflated > total-int64(len(out)) {
+		// An empty block says nothing, and the assembly behind lz4 writes through a nil slice when given one to fill.
+		if inflated < 1 || packed > int64(len(block)) || inflated > packed*lz4MaxRatio || inflated > total-int64(len(out)) {
 			return nil, fmt.Errorf("compressed payload: block at byte %d claims %d bytes for %d, with %d present and %d still to come",
 				at, packed, inflated, len(block), total-int64(len(out)))
 		}

@@ -23,6 +23,7 @@ const (
 type Reader struct {
 	src    stampReader
 	buf    *bufio.Reader
+	head   [frameHeaderSize]byte
 	offset int64 // of the next byte to be taken from buf, from the start of the stream
 	err    error
 
@@ -85,13 +86,12 @@ func (r *Reader) Next() (Message, error) {
 
 // frame reads one frame. ok says that it completed the message m.
 func (r *Reader) frame() (m Message, ok bool, err error) {
-	var head [frameHeaderSize]byte
-	n, err := io.ReadFull(r.buf, head[:])
+	n, err := io.ReadFull(r.buf, r.head[:])
 	r.offset += int64(n)
 	if err != nil {
 		return m, false, err // io.EOF if there was nothing
 	}
-	h, n, err := ParseFrameHeader(head[:])
+	h, n, err := ParseFrameHeader(r.head[:])
 	if err != nil {
 		return m, false, err
 	}
