@@ -306,7 +306,7 @@ func (d *Device) appStep(e scene.EventKind, bundle string) scene.Step {
 	s := scene.Step{Event: e, Bundle: bundle}
 	for _, app := range d.Apps {
 		if app.Bundle == bundle {
-			s.Name = app.Executable()
+			s.Name = app.Name
 		}
 	}
 	return s

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strings"
 )
 
 // installation_proxy: which apps there are.
@@ -60,7 +59,7 @@ func (d *Device) appAnswers(request map[string]any) []map[string]any {
 // info is what the device tells of an app, reduced to the attributes that were asked for.
 func (a App) info(options map[string]any) map[string]any {
 	all := map[string]any{
-		"CFBundleIdentifier": a.Bundle, "CFBundleName": a.Name, "CFBundleDisplayName": a.Name, "CFBundleExecutable": a.Executable(),
+		"CFBundleIdentifier": a.Bundle, "CFBundleName": a.Name, "CFBundleDisplayName": a.Name, "CFBundleExecutable": a.Name,
 		"CFBundleVersion": "1", "CFBundleShortVersionString": "1.0", "ApplicationType": "User", "Path": a.path(), "MinimumOSVersion": "15.0",
 		"Entitlements": map[string]any{"get-task-allow": true}, "UIFileSharingEnabled": false,
 	}
@@ -76,9 +75,7 @@ func (a App) info(options map[string]any) map[string]any {
 	return all
 }
 
-// Executable is the name of the app's process.
-func (a App) Executable() string { return strings.ReplaceAll(a.Name, " ", "") }
-
+// path is where the phone's scene has the app too.
 func (a App) path() string {
-	return "/private/var/containers/Bundle/Application/" + a.Bundle + "/" + a.Executable() + ".app"
+	return "/private/var/containers/Bundle/Application/" + a.Name + ".app"
 }

@@ -24,9 +24,9 @@ const keyBits = 2048
 // identities are what a lab's hosts and phones prove themselves with. Making a key takes a quarter of a second, and nothing here is
 // secret: so the host's root and host certificates share one key, and all phones share another.
 type identities struct {
-	systemBUID, hostID   string
-	host, device         *rsa.PrivateKey
-	rootCert, hostCert   *x509.Certificate
+	systemBUID, hostID string
+	host, device       *rsa.PrivateKey
+	rootCert, hostCert *x509.Certificate
 }
 
 func newIdentities(now time.Time) (*identities, error) {
