@@ -285,7 +285,7 @@ func TestBundleStaysWithin2MiBAndStopsTheRunThere(t *testing.T) {
 	p.slept = 0
 	p.now.Store(1_000_000_000_000_000_000)
 	const bound, row = 2 << 20, 96 + 128 // what one more submission may need
-	for i := range 500 { // and some events on top
+	for i := range 500 {                 // and some events on top
 		p.app.Thermal(i % 2)
 	}
 	last := p.app.Status()
