@@ -158,8 +158,9 @@ func record(ctx context.Context, o Options, src *source, rec *Recorder, session 
 			}
 			nowNs = hostclock.NowNs()
 		}
-		if since := rec.BrokenSinceNs(); since != 0 && nowNs-since > int64(brokenLimit) {
+		if rec.BrokenFor(nowNs) > int64(brokenLimit) {
 			src.retap()
+			rec.ForgetBroken()
 		}
 		displays.look(nowNs, rec)
 		if session.SyncDue(nowNs) {

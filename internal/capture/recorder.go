@@ -84,8 +84,16 @@ func (r *Recorder) Err() error { return r.err }
 // Totals are valid until the next call of any method.
 func (r *Recorder) Totals() *Totals { return &r.totals }
 
-// BrokenSinceNs is when the row stream broke, 0 while it is whole.
-func (r *Recorder) BrokenSinceNs() int64 { return r.brokenSinceNs }
+// BrokenFor is how long, in ns, the row stream has been broken without a reset, 0 while it is whole.
+func (r *Recorder) BrokenFor(nowNs int64) int64 {
+	if r.brokenSinceNs == 0 {
+		return 0
+	}
+	return nowNs - r.brokenSinceNs
+}
+
+// ForgetBroken says that something is being done about the broken row stream.
+func (r *Recorder) ForgetBroken() { r.brokenSinceNs = 0 }
 
 // Binding is what is bound; the zero Binding before the first Bind.
 func (r *Recorder) Binding() adapter.Binding { return r.binding }

@@ -264,6 +264,10 @@ func (s *source) serve(ctx context.Context, c *connection) error {
 	if !s.do(ctx, func(r *Recorder) { s.announce(r, c) }) {
 		return ctx.Err()
 	}
+	select {
+	case <-s.retapWanted: // of a connection that ended before it came to that
+	default:
+	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var all sync.WaitGroup
@@ -338,10 +342,6 @@ func (s *source) readTap(ctx context.Context, c *connection) error {
 		}
 		s.do(ctx, func(r *Recorder) {
 			r.EndConnection(hostclock.NowNs())
-			select {
-			case <-s.retapWanted:
-			default:
-			}
 			s.tell(r, "connected", "")
 			s.followDisplay(r, c)
 			r.Bind(hostclock.NowNs(), s.lineage.again())

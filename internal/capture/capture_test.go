@@ -1,0 +1,415 @@
+package capture
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/internal/replay"
+	"github.com/framebridge/framebridge/internal/sim"
+	"github.com/framebridge/framebridge/internal/sim/scene"
+	"github.com/framebridge/framebridge/ledger"
+	"github.com/framebridge/framebridge/p95"
+)
+
+const udid = "00008101-0000000000000001"
+
+// startLab runs a lab with one phone behind the socket that everything here talks to.
+func startLab(t *testing.T, os, steps string) *sim.Lab {
+	t.Helper()
+	spec, err := scene.Parse([]byte(steps))
+	if err != nil {
+		t.Fatal(err)
+	}
+	phone := sim.DefaultDevice(udid, os)
+	phone.Scene = spec
+	lab, err := sim.New(sim.Config{Speed: 1, Devices: []sim.DeviceConfig{phone}}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lab.Close() })
+	address, err := lab.Listen("unix:" + filepath.Join(t.TempDir(), "usbmuxd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("USBMUXD_SOCKET_ADDRESS", address)
+	return lab
+}
+
+func options(t *testing.T, duration time.Duration) Options {
+	return Options{UDID: udid, BundleID: "com.example.app", Duration: duration, Dir: filepath.Join(t.TempDir(), "session"), KeepWire: true,
+		Tool: ledger.Tool{Name: "test", Version: "0"}}
+}
+
+// session is a recorded session, read whole.
+type session struct {
+	t     *testing.T
+	lines []line
+}
+
+type line struct {
+	seq, hostNs int64
+	value       any
+}
+
+func read(t *testing.T, dir string) *session {
+	t.Helper()
+	log, err := ledger.OpenLog(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := &session{t: t}
+	for {
+		var e ledger.Event
+		err := log.Next(&e)
+		if errors.Is(err, io.EOF) {
+			return s
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := e.Value
+		switch v := value.(type) { // the reader uses its memory again
+		case *adapter.Record:
+			c := *v
+			value = &c
+		case *adapter.Binding:
+			c := *v
+			value = &c
+		case *p95.Receipt:
+			c := *v
+			value = &c
+		case *ledger.SourceGap:
+			c := *v
+			value = &c
+		case *ledger.SourceState:
+			c := *v
+			value = &c
+		case *ledger.TargetState:
+			c := *v
+			value = &c
+		}
+		s.lines = append(s.lines, line{e.Seq, e.HostNs, value})
+	}
+}
+
+func all[T any](s *session) (found []*T) {
+	for _, l := range s.lines {
+		if v, ok := l.value.(*T); ok {
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
+// nothingBridged checks that every valid record's previous is the end of a recorded frame of the same life of the source.
+func (s *session) nothingBridged() {
+	s.t.Helper()
+	type life struct{ epoch, generation, display int64 }
+	last := map[life]int64{}
+	for _, r := range all[adapter.Record](s) {
+		at := life{r.SourceEpoch, r.ReconnectGeneration, r.DisplayID}
+		if r.Quality == adapter.QualityValid {
+			if d := r.PreviousMach - last[at]; d < -24_000 || d > 24_000 {
+				s.t.Errorf("record %d is valid, and its previous is %d ticks from the end before it", r.RawSequence, d)
+			}
+			if r.FrameTimeNs > 1_100_000_000 {
+				s.t.Errorf("record %d is valid with a frame time of %d ns", r.RawSequence, r.FrameTimeNs)
+			}
+		}
+		last[at] = r.EndMach
+	}
+}
+
+// decodesToItself checks that the session's wire file gives its raw records again, in every field but seq.
+func decodesToItself(t *testing.T, dir string) {
+	t.Helper()
+	ids, err := ReadIdentities(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire, err := os.Open(filepath.Join(dir, ledger.WireName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wire.Close()
+	var decoded bytes.Buffer
+	if _, err := Decode(wire, adapter.Timebase{}, ids, &Lines{W: &decoded}); err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := os.ReadFile(filepath.Join(dir, ledger.EventsName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := rawLines(recorded), rawLines(decoded.Bytes())
+	if len(want) == 0 || len(got) != len(want) {
+		t.Fatalf("decoded %d raw records, recorded %d", len(got), len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("raw record %d:\ndecoded  %s\nrecorded %s", i, got[i], want[i])
+		}
+	}
+}
+
+// rawLines are the raw records of a log without their seq.
+func rawLines(log []byte) (lines []string) {
+	for _, l := range strings.Split(string(log), "\n") {
+		if strings.Contains(l, `"type":"display.frame-lifetime.raw"`) {
+			_, rest, _ := strings.Cut(l, ",")
+			lines = append(lines, rest)
+		}
+	}
+	return lines
+}
+
+func replaysAsRecorded(t *testing.T, dir string) {
+	t.Helper()
+	log, err := ledger.OpenLog(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	result, err := replay.Run(log, replay.Options{Check: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Publications == 0 || result.FaultCount > 0 {
+		t.Errorf("replay: %+v", result)
+	}
+}
+
+func TestEveryFaultShowsAsWhatItIsAndP95ComesBackByItself(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	lab := startLab(t, "16.7", "[{for: 1h, hz: 60}]")
+	defer lab.Close()
+	o := options(t, 36*time.Second)
+	apply := func(f sim.Fault) {
+		// The lab waits to see the payload after a lost one; by then the tap may have been set up again.
+		if ack, err := lab.Apply(context.Background(), udid, f); err != nil && f.Kind != "lose" {
+			t.Errorf("%s: %v", f.Kind, err)
+		} else {
+			t.Logf("%s: %s", f.Kind, ack.Did)
+		}
+	}
+	script := []struct {
+		at    time.Duration
+		fault sim.Fault
+	}{
+		{3 * time.Second, sim.Fault{Kind: "torn", For: sim.Duration(2 * time.Second)}},
+		{6 * time.Second, sim.Fault{Kind: "lose", Count: 1}},
+		{10 * time.Second, sim.Fault{Kind: "duplicate", Count: 1}},
+		{13 * time.Second, sim.Fault{Kind: "corrupt", Count: 1}},
+		{18 * time.Second, sim.Fault{Kind: "disconnect", For: sim.Duration(1500 * time.Millisecond)}},
+		{24 * time.Second, sim.Fault{Kind: "reboot", For: sim.Duration(3 * time.Second)}},
+	}
+	start := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, s := range script {
+			time.Sleep(time.Until(start.Add(s.at)))
+			apply(s.fault)
+		}
+	}()
+	ctx := zerolog.New(zerolog.NewTestWriter(t)).WithContext(context.Background())
+	result, err := Run(ctx, o)
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Manifest.State != ledger.StateComplete || result.Manifest.Evidence != ledger.EvidenceE2 {
+		t.Errorf("sealed %s with evidence %s, want complete with E2", result.Manifest.State, result.Manifest.Evidence)
+	}
+	s := read(t, o.Dir)
+	s.nothingBridged()
+	decodesToItself(t, o.Dir)
+	replaysAsRecorded(t, o.Dir)
+
+	gaps := map[string]int{}
+	for _, g := range all[ledger.SourceGap](s) {
+		gaps[g.Reason]++
+		if (g.Reason == ReasonPayloadLost || g.Reason == ReasonPayloadRepeated) && g.Messages != 1 {
+			t.Errorf("%s of %d messages, want 1", g.Reason, g.Messages)
+		}
+	}
+	for _, reason := range []string{ReasonPayloadLost, ReasonPayloadRepeated, "row-stream-broken"} {
+		if gaps[reason] != 1 {
+			t.Errorf("%d gaps for %s, want 1 (all: %v)", gaps[reason], reason, gaps)
+		}
+	}
+	if gaps[ReasonDisconnected] != 2 {
+		t.Errorf("%d gaps for disconnections, want 2: the cable and the restart (all: %v)", gaps[ReasonDisconnected], gaps)
+	}
+
+	// Epochs and reconnect generations, in order: the loss, the corruption and the cable are reconnections, the restart is an epoch.
+	var lives [][2]int64
+	for _, b := range all[adapter.Binding](s) {
+		life := [2]int64{b.SourceEpoch, b.ReconnectGeneration}
+		if len(lives) == 0 || lives[len(lives)-1] != life {
+			lives = append(lives, life)
+		}
+	}
+	want := [][2]int64{{1, 0}, {1, 1}, {1, 2}, {1, 3}, {2, 0}}
+	if len(lives) != len(want) {
+		t.Fatalf("lives of the source %v, want %v", lives, want)
+	}
+	for i := range want {
+		if lives[i] != want[i] {
+			t.Errorf("lives of the source %v, want %v", lives, want)
+		}
+	}
+	backAfterEachClear(t, s)
+}
+
+// backAfterEachClear checks that after each gap or new life of the source P95 is null at first, and valid again before the next one.
+func backAfterEachClear(t *testing.T, s *session) {
+	t.Helper()
+	null, wasNull := true, true
+	what := "the start"
+	for _, l := range s.lines {
+		switch v := l.value.(type) {
+		case *ledger.SourceGap, *adapter.Binding:
+			if g, isGap := v.(*ledger.SourceGap); isGap {
+				what = g.Reason
+				null = true
+			}
+		case *p95.Receipt:
+			if v.Quality != p95.Valid {
+				wasNull = true
+				continue
+			}
+			if null && v.N.N > 130 {
+				t.Errorf("after %s P95 is valid over %d values: more than two seconds of 60 Hz can be in it", what, v.N.N)
+			}
+			null = false
+		}
+	}
+	if null || !wasNull {
+		t.Errorf("P95 did not come back after %s", what)
+	}
+}
+
+func TestCtrlCSealsWhatWasRecordedAsPartial(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	lab := startLab(t, "16.7", "[{for: 1h, hz: 60}]")
+	defer lab.Close()
+	o := options(t, 0)
+	ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
+	defer cancel()
+	result, err := Run(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !result.Interrupted || result.Manifest.State != ledger.StatePartial || result.Manifest.Reason != "interrupted" {
+		t.Errorf("interrupted %v, sealed %s (%s)", result.Interrupted, result.Manifest.State, result.Manifest.Reason)
+	}
+	if _, findings, err := ledger.VerifySession(o.Dir, nil); err != nil || len(findings) > 0 {
+		t.Errorf("verify: %v %v", findings, err)
+	}
+	if n := len(all[p95.Receipt](read(t, o.Dir))); n < 1 {
+		t.Errorf("%d publications in two seconds and a half", n)
+	}
+}
+
+// iOS 15 tells neither a continuous clock, nor the foreground, nor displays.
+func TestAnOldReleaseIsNullUntilSomebodyKnowsTheForeground(t *testing.T) {
+	lab := startLab(t, "15.8", "[{for: 1h, hz: 60}]")
+	o := options(t, 6*time.Second)
+	var notices []string
+	o.Notice = func(text string) { notices = append(notices, text) }
+	time.AfterFunc(2500*time.Millisecond, func() { lab.Apply(context.Background(), udid, sim.Fault{Kind: "relaunch"}) })
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	s := read(t, o.Dir)
+	if len(notices) != 1 || !strings.Contains(notices[0], "--foreground") {
+		t.Errorf("notices %q, want one that names --foreground", notices)
+	}
+	receipts := all[p95.Receipt](s)
+	if q := receipts[0].Quality; q != p95.Background {
+		t.Errorf("first publication is %s, want background: nobody knows", q)
+	}
+	if last := receipts[len(receipts)-1]; last.Quality != p95.Valid || last.DisplayID.N != 0 || last.ClockBridge.Qualified || last.Target.Generation != 2 {
+		t.Errorf("last publication %+v, want valid on display 0, without a qualified bridge, generation 2", last)
+	}
+	for _, r := range all[adapter.Record](s) {
+		if r.DisplayID != 0 || r.SurfaceID != 0 || r.BufferCount != 3 {
+			t.Fatalf("record %+v of a release without displays", r)
+		}
+	}
+}
+
+func TestTheOperatorsWordCountsOnAnOldRelease(t *testing.T) {
+	startLab(t, "15.8", "[{for: 1h, hz: 60}]")
+	o := options(t, 2500*time.Millisecond)
+	o.Foreground = true
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	s := read(t, o.Dir)
+	states := all[ledger.TargetState](s)
+	if len(states) != 1 || !states[0].Foreground || states[0].By != "operator" {
+		t.Errorf("target.state %+v, want one, by the operator", states)
+	}
+	if q := all[p95.Receipt](s)[1].Quality; q != p95.Valid {
+		t.Errorf("second publication is %s, want valid", q)
+	}
+}
+
+func TestBackgroundAndAnotherDisplayDoNotCount(t *testing.T) {
+	lab := startLab(t, "16.7", "[{event: display2, hz: 60, on: true}, {for: 1h, hz: 60}]")
+	o := options(t, 7*time.Second)
+	for at, kind := range map[time.Duration]string{2500 * time.Millisecond: "background", 4500 * time.Millisecond: "foreground"} {
+		time.AfterFunc(at, func() { lab.Apply(context.Background(), udid, sim.Fault{Kind: kind}) })
+	}
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	s := read(t, o.Dir)
+	s.nothingBridged()
+	var words []string
+	for _, r := range all[p95.Receipt](s) {
+		if len(words) == 0 || words[len(words)-1] != string(r.Quality) {
+			words = append(words, string(r.Quality))
+		}
+		if r.DisplayID.N != 1 {
+			t.Errorf("publication of display %d", r.DisplayID.N)
+		}
+	}
+	if got := strings.Join(words, " "); got != "valid background valid" {
+		t.Errorf("publications were, in turn, %q; want valid, background, valid", got)
+	}
+	displays := map[int64]int{}
+	for _, r := range all[adapter.Record](s) {
+		displays[r.DisplayID]++
+	}
+	if len(displays) != 2 {
+		t.Errorf("frames by display %v, want both kept", displays)
+	}
+}
+
+func TestADisplayWithoutFramesIsPointedOut(t *testing.T) {
+	startLab(t, "16.7", "[{event: display2, hz: 60, on: true}, {for: 1h, hz: 60}]")
+	o := options(t, 3*time.Second)
+	o.Display = 7
+	var notices []string
+	o.Notice = func(text string) { notices = append(notices, text) }
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	if len(notices) != 1 || !strings.Contains(notices[0], "display 1 (") || !strings.Contains(notices[0], "display 2 (") || !strings.Contains(notices[0], "--display") {
+		t.Errorf("notices %q, want one that lists displays 1 and 2", notices)
+	}
+}
