@@ -318,6 +318,34 @@ func TestNothingIsAllocatedInSteadyState(t *testing.T) {
 	}
 }
 
+// FuzzRows feeds whole rows of the forms, with what fuzzing makes of their words and values.
+func FuzzRows(f *testing.F) {
+	f.Add(uint8(0), "End", format9, "narrative-text uint64 string data private", []byte("\x05\x06\x07\x08\x09"), uint64(9), uint64(7))
+	f.Add(uint8(1), "Event", formatUpdate, "uint64", []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint64(1<<32|1), uint64(1<<63))
+	f.Add(uint8(2), "Event", "pid=%d frame_seed=%d", "uint64 string", []byte{1, 2}, uint64(1), uint64(2))
+	f.Fuzz(func(t *testing.T, form uint8, event, format, words string, values []byte, id, time uint64) {
+		types := strings.Split(words, " ")
+		var message []any
+		for i, v := range values[:min(len(values), maxItems)] {
+			message = append(message, []any{types[i%len(types)], time>>(v%64) + uint64(v)})
+		}
+		row := testRow{time: time, event: event, id: id, name: formNames[1+form%3], format: format, subsystem: "com.apple.coreanimation",
+			category: "IOMFBServer", message: message}
+		begin := row
+		begin.event = "Begin"
+		a, got := newTestAdapter(t), &collector{}
+		a.Message(1, payload(begin, row), got)
+		a.EndConnection(got)
+		var p RecordParser
+		for i := range got.records {
+			var back Record
+			if _, err := p.Parse(got.records[i].AppendJSON(nil, 1), &back); err != nil || !sameRecord(got.records[i], back) {
+				t.Fatalf("record %d does not read back (%v):\n%+v\n%+v", i, err, got.records[i], back)
+			}
+		}
+	})
+}
+
 func FuzzPayloads(f *testing.F) {
 	f.Add(payload(steadyFrame(0).beginRow(), steadyFrame(0).endRow()), payload(steadyUpdate(0).row()))
 	f.Add(payload(contextRow("Event", []any{"uint64", 1}, []any{"uint64", 2})), []byte("bplist00"))

@@ -236,7 +236,7 @@ func (m *messages) read(message, format tap.Value, f *form, a *arguments) (ok bo
 	for i := range n {
 		pair := message.At(i)
 		word := pair.At(0)
-		if pair.Len() != 2 || word.IsStruct() {
+		if !pair.IsNull() && pair.Len() != 2 || word.IsStruct() { // the loader sends null for an argument that it has no value of
 			return false
 		}
 		kind := m.kind(word)

@@ -226,6 +226,7 @@ func TestRequiredArgumentsThatCannotBeUsedMakeARecordUnsupported(t *testing.T) {
 		{"prev_frame private", previous, []any{"private", nil}, ReasonArgumentType, all, HasPreviousMach},
 		{"prev_frame a double", previous, []any{"fixed-decimal", 5}, ReasonArgumentType, all, HasPreviousMach},
 		{"prev_frame without a type", previous, []any{nil, 5}, ReasonArgumentType, all, HasPreviousMach},
+		{"prev_frame without type and value", previous, "null", ReasonArgumentType, all, HasPreviousMach},
 		{"prev_frame null", previous, []any{"uint64", nil}, ReasonArgumentType, all, HasPreviousMach},
 		{"prev_frame of 9 bytes", previous, []any{"uint64", []byte{1, 2, 3, 4, 5, 6, 7, 8, 9}}, ReasonArgumentType, all, HasPreviousMach},
 		{"prev_frame 2^63", previous, []any{"uint64", uint64(1 << 63)}, ReasonArgumentRange, all, HasPreviousMach},
@@ -236,7 +237,9 @@ func TestRequiredArgumentsThatCannotBeUsedMakeARecordUnsupported(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := steadyFrame(0)
 			message := f.message()
-			if c.item != nil {
+			if c.item == "null" {
+				message[c.place] = nil
+			} else if c.item != nil {
 				message[c.place] = c.item
 			} else {
 				message = slices.Delete(message, c.place-1, c.place+1)

@@ -52,7 +52,7 @@ type classKey struct{ subsystem, category, name string }
 // survey tells the kinds of rows apart and counts them.
 type survey struct {
 	classes map[classKey]*class
-	forms   int // of classes: what the adapter reads
+	forms   int              // of classes: what the adapter reads
 	others  class            // kinds beyond MaxNames
 	tables  map[string]int64 // rows of other tables than os-signpost
 	// byID finds a class by the identities of its three words on the device's stack.
