@@ -68,7 +68,7 @@ type Adapter struct {
 	update   frameUpdate
 	context  contextInfo
 	forms    [formCount]frameForm // by formID; nil where the form tells no frames
-	names    [formCount]form
+	formats  [formCount]formatStrings
 
 	messages messages
 	events   idCache[eventType]
@@ -101,9 +101,9 @@ func New(source Source, sessionID, policy string) *Adapter {
 	a := &Adapter{decoder: tap.NewDecoder(want)}
 	a.template = Record{Fields: HasSource, SessionID: sessionID, Schema: RecordSchema, Source: source, Policy: policy}
 	a.forms = [formCount]frameForm{formFrameLifetime: &a.lifetime, formFrameUpdate: &a.update}
-	a.names[formFrameLifetime].resolve = lifetimeArgument
-	a.names[formFrameUpdate].resolve = updateArgument
-	a.names[formContextInfo].resolve = contextArgument
+	a.formats[formFrameLifetime].resolve = lifetimeArgument
+	a.formats[formFrameUpdate].resolve = updateArgument
+	a.formats[formContextInfo].resolve = contextArgument
 	a.survey.init()
 	return a
 }
@@ -187,7 +187,7 @@ func (t *tapHandler) Row(row *tap.Row) {
 	s := &a.row
 	s.category, s.event = class.categoryID, event
 	s.time, s.identifier = row.Value(columnTime), row.Value(columnIdentifier)
-	if s.time.IsStruct() || !a.messages.read(row.Value(columnMessage), row.Value(columnFormat), &a.names[class.form], &s.args) {
+	if s.time.IsStruct() || !a.messages.read(row.Value(columnMessage), row.Value(columnFormat), &a.formats[class.form], &s.args) {
 		a.decoder.Break("a time or message of another shape than the device sends", t)
 		return
 	}

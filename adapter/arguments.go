@@ -222,7 +222,7 @@ type item struct {
 
 // read fills a with the values of message. ok is false where it is no list of (type, value) pairs: then the row is not what the device
 // sent, and nor may other rows be.
-func (m *messages) read(message, format tap.Value, f *form, a *arguments) (ok bool) {
+func (m *messages) read(message, format tap.Value, f *formatStrings, a *arguments) (ok bool) {
 	a.state = [maxArguments]argumentState{}
 	if message.IsNull() {
 		return true
@@ -299,8 +299,8 @@ func (m *messages) kind(word tap.Value) itemKind {
 	return kind
 }
 
-// form is what is known of one form's format strings.
-type form struct {
+// formatStrings is what is known of one form's format strings.
+type formatStrings struct {
 	resolve resolver
 	// Layouts are found by the identity of the format string on the device's stack, or else by its content.
 	byID      idCache[*layout]
@@ -308,7 +308,7 @@ type form struct {
 }
 
 // layout is nil where there is no format string.
-func (f *form) layout(format tap.Value) *layout {
+func (f *formatStrings) layout(format tap.Value) *layout {
 	if format.IsNull() || format.IsStruct() {
 		return nil
 	}
