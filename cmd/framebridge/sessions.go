@@ -165,4 +165,3 @@ func openLog(path string) (*ledger.Log, error) {
 	}
 	return log, nil
 }
-

@@ -53,7 +53,9 @@ func summarise(path string) (*summary.Summary, error) {
 }
 
 func printSummary(w io.Writer, s *summary.Summary) {
-	line := func(label, format string, args ...any) { fmt.Fprintf(w, "%-16s %s\n", label, fmt.Sprintf(format, args...)) }
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(w, "%-16s %s\n", label, fmt.Sprintf(format, args...))
+	}
 	line("session", "%s (%s)", s.Name, s.SessionID)
 	device := s.Device.ProductType
 	if s.Device.OSVersion != "" {
