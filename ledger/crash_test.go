@@ -23,6 +23,8 @@ func runChild(role string) {
 	switch role {
 	case "record":
 		err = recordForever(os.Args[1])
+	case "append":
+		err = appendForever(os.Args[1])
 	default:
 		err = fmt.Errorf("unknown role %q", role)
 	}
@@ -61,6 +63,22 @@ func recordForever(dir string) error {
 			}
 			fmt.Println("synced", s.Seq())
 		}
+	}
+}
+
+// appendForever appends to a ledger as fast as it can, and says what was acknowledged.
+func appendForever(dir string) error {
+	w, recovery, err := OpenWriter(dir, testOptions())
+	if err != nil {
+		return err
+	}
+	fmt.Println("opened", w.Size(), recovery.RolledForward, len(recovery.SetAside))
+	for {
+		n, err := w.Append(noteEntry(strings.Repeat("text", int(w.Size()%50))))
+		if err != nil {
+			return err
+		}
+		fmt.Println("appended", n)
 	}
 }
 

@@ -75,6 +75,49 @@ func diskError(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
+// appendFile is a file that only grows.
+type appendFile struct {
+	file file
+	path string
+	info os.FileInfo
+}
+
+func openAppendFile(d disk, path string, flag int) (*appendFile, error) {
+	f, err := d.open(path, os.O_RDWR|os.O_APPEND|flag, 0o644)
+	if err != nil {
+		return nil, diskError("open "+path, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(diskError("open "+path, err), f.Close())
+	}
+	return &appendFile{file: f, path: path, info: info}, nil
+}
+
+// sync makes durable what was written, and looks whether the file can still be found where it was opened: a deleted file accepts
+// every write without a word.
+func (f *appendFile) sync() error {
+	if err := f.file.Sync(); err != nil {
+		return diskError("sync "+f.path, err)
+	}
+	info, err := os.Stat(f.path)
+	if err == nil && !os.SameFile(info, f.info) {
+		err = errors.New("another file is in its place")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w (%w)", f.path, err, ErrVanished)
+	}
+	return nil
+}
+
+// append writes b whole and makes it durable.
+func (f *appendFile) append(b []byte) error {
+	if _, err := f.file.Write(b); err != nil {
+		return diskError("write "+f.path, err)
+	}
+	return f.sync()
+}
+
 // unfinished ends the name of a file that is still being written and will be renamed.
 const unfinished = ".tmp"
 

@@ -361,6 +361,17 @@ func (p *Parser) object(i int, read func(key []byte), names ...string) {
 	p.mark(i, ok)
 }
 
+func (p *Parser) tool(i int, to *Tool) {
+	p.object(i, func(key []byte) {
+		switch string(key) {
+		case "name":
+			p.text(0, &to.Name)
+		case "version":
+			p.text(1, &to.Version)
+		}
+	}, "name", "version")
+}
+
 func (p *Parser) timebase(i int, to *adapter.Timebase) {
 	*to = adapter.Timebase{}
 	p.object(i, func(key []byte) {
@@ -384,14 +395,7 @@ func (p *Parser) parseStart() *Start {
 		case "name":
 			p.text(1, &v.Name)
 		case "tool":
-			p.object(2, func(key []byte) {
-				switch string(key) {
-				case "name":
-					p.text(0, &v.Tool.Name)
-				case "version":
-					p.text(1, &v.Tool.Version)
-				}
-			}, "name", "version")
+			p.tool(2, &v.Tool)
 		case "host":
 			p.object(3, func(key []byte) {
 				switch string(key) {

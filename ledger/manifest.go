@@ -200,9 +200,18 @@ func VerifySession(dir string, progress func(bytes int64)) (*Manifest, []Finding
 	report := func(where, format string, args ...any) {
 		found = append(found, Finding{where, fmt.Sprintf(format, args...)})
 	}
+	if err := verifyFiles(dir, m, progress, report); err != nil || len(found) > 0 {
+		return m, found, err // what a damaged log tells says nothing more
+	}
+	err = verifyManifest(dir, m, report)
+	return m, found, err
+}
+
+// verifyFiles compares the files of a session with what its manifest says of them.
+func verifyFiles(dir string, m *Manifest, progress func(bytes int64), report func(where, format string, args ...any)) error {
 	names, err := sessionFiles(dir)
 	if err != nil {
-		return m, nil, err
+		return err
 	}
 	listed := map[string]bool{}
 	for _, f := range m.Files {
@@ -213,7 +222,7 @@ func VerifySession(dir string, progress func(bytes int64)) (*Manifest, []Finding
 		}
 		got, err := digestFile(filepath.Join(dir, filepath.FromSlash(f.Name)), progress)
 		if err != nil {
-			return m, found, err
+			return err
 		}
 		compare(report, f, got.file(f.Name))
 	}
@@ -222,10 +231,7 @@ func VerifySession(dir string, progress func(bytes int64)) (*Manifest, []Finding
 			report(name, "the manifest does not name it")
 		}
 	}
-	if len(found) > 0 {
-		return m, found, nil // what a damaged log tells says nothing more
-	}
-	return m, found, verifyManifest(dir, m, report)
+	return nil
 }
 
 func compare(report func(where, format string, args ...any), want, got ManifestedFile) {

@@ -55,15 +55,68 @@ var (
 	errTorn    = errors.New("no newline at its end")
 )
 
-// Reader yields the events of a log in their order. It keeps one line in memory.
-type Reader struct {
+// lineReader reads lines of bounded length. It keeps one in memory.
+type lineReader struct {
 	in     *bufio.Reader
-	parser Parser
 	buffer []byte // a line that was longer than what in holds
+	line   int64  // of the line read last, from 1
+	start  int64  // where it begins
+	offset int64  // where the next one begins
+}
 
-	line   int64 // of the line read last
-	offset int64 // where the next line begins
-	start  int64 // where the line read last began
+func newLineReader(r io.Reader) lineReader {
+	const bufferBytes = 256 << 10 // a second of one device at 120 Hz
+	return lineReader{in: bufio.NewReaderSize(r, bufferBytes)}
+}
+
+// next returns a whole line without its newline, valid until the next call. It returns errTooLong for a line beyond the bound,
+// after which reading goes on, errTorn where the input ends within a line, and io.EOF at its end.
+func (r *lineReader) next() ([]byte, error) {
+	r.buffer = r.buffer[:0]
+	r.start = r.offset
+	tooLong := false
+	for {
+		part, err := r.in.ReadSlice('\n')
+		if r.offset == r.start && len(part) > 0 {
+			r.line++
+		}
+		r.offset += int64(len(part))
+		whole := part
+		if len(r.buffer) > 0 || err != nil {
+			if !tooLong {
+				r.buffer = append(r.buffer, part...)
+			}
+			whole = r.buffer
+		}
+		tooLong = tooLong || len(whole) > jsonline.MaxLineBytes+1 // and its newline
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && r.offset == r.start:
+			return nil, io.EOF
+		case errors.Is(err, io.EOF):
+			return nil, errTorn
+		case err != nil:
+			return nil, err
+		case tooLong:
+			return nil, errTooLong
+		}
+		return whole[:len(whole)-1], nil
+	}
+}
+
+// Line and Offset tell where the line read last stands: its number, from 1, and the offset of its first byte.
+func (r *lineReader) Line() int64   { return r.line }
+func (r *lineReader) Offset() int64 { return r.start }
+
+func (r *lineReader) fault(f Fault, err error) *LineError {
+	return &LineError{Fault: f, Line: r.line, Offset: r.start, Err: err}
+}
+
+// Reader yields the events of a log in their order.
+type Reader struct {
+	lineReader
+	parser Parser
 
 	lastSeq  int64 // of the last good line
 	rejected int64 // lines since then, which stood in the place of some
@@ -74,10 +127,7 @@ type Reader struct {
 }
 
 // NewReader reads lines of an events.jsonl.
-func NewReader(r io.Reader) *Reader {
-	const bufferBytes = 256 << 10 // a second of one device at 120 Hz
-	return &Reader{in: bufio.NewReaderSize(r, bufferBytes)}
-}
+func NewReader(r io.Reader) *Reader { return &Reader{lineReader: newLineReader(r)} }
 
 // Next reads one event into e, whose Value is good until the next call. It returns io.EOF at the end, and a *LineError for a line
 // that is no good, after which reading goes on. Every other error is the source's.
@@ -86,8 +136,14 @@ func (r *Reader) Next(e *Event) error {
 		*e, r.held, r.holding = r.held, Event{}, false
 		return nil
 	}
-	line, err := r.readLine()
-	if err != nil {
+	line, err := r.next()
+	switch {
+	case errors.Is(err, errTooLong):
+		r.rejected++
+		return r.fault(FaultRejected, err)
+	case errors.Is(err, errTorn):
+		return r.fault(FaultTorn, err)
+	case err != nil:
 		return err
 	}
 	if err := r.parser.Parse(line, e); err != nil {
@@ -112,50 +168,6 @@ func (r *Reader) Next(e *Event) error {
 	}
 	r.lastSeq, r.rejected, r.ifWrong = e.Seq, 0, 0
 	return nil
-}
-
-// Line and Offset tell where the event returned last stands: its line, from 1, and the offset of its first byte.
-func (r *Reader) Line() int64   { return r.line }
-func (r *Reader) Offset() int64 { return r.start }
-
-func (r *Reader) fault(f Fault, err error) *LineError {
-	return &LineError{Fault: f, Line: r.line, Offset: r.start, Err: err}
-}
-
-// readLine returns the next whole line without its newline, valid until the next call.
-func (r *Reader) readLine() ([]byte, error) {
-	r.buffer = r.buffer[:0]
-	r.start = r.offset
-	tooLong := false
-	for {
-		part, err := r.in.ReadSlice('\n')
-		if r.offset == r.start && len(part) > 0 {
-			r.line++
-		}
-		r.offset += int64(len(part))
-		whole := part
-		if len(r.buffer) > 0 || err != nil {
-			if !tooLong {
-				r.buffer = append(r.buffer, part...)
-			}
-			whole = r.buffer
-		}
-		tooLong = tooLong || len(whole) > jsonline.MaxLineBytes+1 // and its newline
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF) && r.offset == r.start:
-			return nil, io.EOF
-		case errors.Is(err, io.EOF):
-			return nil, r.fault(FaultTorn, errTorn)
-		case err != nil:
-			return nil, err
-		case tooLong:
-			r.rejected++
-			return nil, r.fault(FaultRejected, errTooLong)
-		}
-		return whole[:len(whole)-1], nil
-	}
 }
 
 // Log is an event log opened for reading.

@@ -108,7 +108,7 @@ func compressLog(d disk, dir string, inside digest) (digest, error) {
 		return digest{}, diskError("make "+path, err)
 	}
 	defer out.Close()
-	counted := &appendFile{file: out, path: path, sum: sha256.New()}
+	counted := &hashedFile{appendFile: &appendFile{file: out, path: path}, sum: sha256.New()}
 	packer, err := zstd.NewWriter(writerFunc(counted.write), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return digest{}, err

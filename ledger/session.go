@@ -54,59 +54,36 @@ type Session struct {
 	// ioMu lets one write, or seal, run at a time. It is taken before mu.
 	ioMu                   sync.Mutex
 	spareEvents, spareWire []byte
-	eventsFile, wireFile   *appendFile // wireFile is nil where no wire is kept
+	eventsFile, wireFile   *hashedFile // wireFile is nil where no wire is kept
 	unsynced               bool
 }
 
-// appendFile is a file that only grows, with the digest of what it holds.
-type appendFile struct {
-	file file
-	path string
-	info os.FileInfo
+// hashedFile is an appendFile with the digest of what it holds.
+type hashedFile struct {
+	*appendFile
 	size int64
 	sum  hash.Hash
 }
 
-func createAppendFile(d disk, path string) (*appendFile, error) {
-	f, err := d.open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+func createHashedFile(d disk, path string) (*hashedFile, error) {
+	f, err := openAppendFile(d, path, os.O_CREATE|os.O_EXCL)
 	if err != nil {
-		return nil, diskError("make "+path, err)
+		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, diskError("make "+path, err)
-	}
-	return &appendFile{file: f, path: path, info: info, sum: sha256.New()}, nil
+	return &hashedFile{appendFile: f, sum: sha256.New()}, nil
 }
 
-func (a *appendFile) write(b []byte) error {
-	n, err := a.file.Write(b)
-	a.sum.Write(b[:n])
-	a.size += int64(n)
-	return diskError("write "+a.path, err)
+func (f *hashedFile) write(b []byte) error {
+	n, err := f.file.Write(b)
+	f.sum.Write(b[:n])
+	f.size += int64(n)
+	return diskError("write "+f.path, err)
 }
 
-func (a *appendFile) digest() digest {
-	d := digest{size: a.size}
-	a.sum.Sum(d.sha256[:0])
+func (f *hashedFile) digest() digest {
+	d := digest{size: f.size}
+	f.sum.Sum(d.sha256[:0])
 	return d
-}
-
-// sync makes durable what was written, and looks whether the file can still be found where it was made: a deleted file accepts
-// every write without a word.
-func (a *appendFile) sync() error {
-	if err := a.file.Sync(); err != nil {
-		return diskError("sync "+a.path, err)
-	}
-	info, err := os.Stat(a.path)
-	if err == nil && !os.SameFile(info, a.info) {
-		err = errors.New("another file is in its place")
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w (%w)", a.path, err, ErrVanished)
-	}
-	return nil
 }
 
 // Create makes the session directory, which must not exist, takes its lock, and writes and syncs session.start. Parents are made when
@@ -142,11 +119,11 @@ func create(d disk, dir string, hostNs int64, start Start, keepWire bool) (*Sess
 }
 
 func (s *Session) open(hostNs int64, keepWire bool) (err error) {
-	if s.eventsFile, err = createAppendFile(s.disk, filepath.Join(s.dir, EventsName)); err != nil {
+	if s.eventsFile, err = createHashedFile(s.disk, filepath.Join(s.dir, EventsName)); err != nil {
 		return err
 	}
 	if keepWire {
-		if s.wireFile, err = createAppendFile(s.disk, filepath.Join(s.dir, WireName)); err != nil {
+		if s.wireFile, err = createHashedFile(s.disk, filepath.Join(s.dir, WireName)); err != nil {
 			return err
 		}
 	}
@@ -165,7 +142,7 @@ func (s *Session) open(hostNs int64, keepWire bool) (err error) {
 
 func (s *Session) closeFiles() error {
 	var errs []error
-	for _, f := range []*appendFile{s.eventsFile, s.wireFile} {
+	for _, f := range []*hashedFile{s.eventsFile, s.wireFile} {
 		if f != nil {
 			errs = append(errs, f.file.Close())
 		}

@@ -1,0 +1,101 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// ErrNoLedger says that there is no ledger in a directory.
+var ErrNoLedger = errors.New("no ledger here; make one with framebridge ledger init, or choose another --root")
+
+// Entries reads the entries of a ledger in their order, also while another process appends.
+type Entries struct {
+	lineReader
+	file *os.File
+}
+
+// OpenEntries opens the entries of the ledger in dir.
+func OpenEntries(dir string) (*Entries, error) {
+	f, err := openLedgerFile(dir, entriesName)
+	if err != nil {
+		return nil, err
+	}
+	return &Entries{lineReader: newLineReader(f), file: f}, nil
+}
+
+func openLedgerFile(dir, name string) (*os.File, error) {
+	f, err := os.Open(filepath.Join(dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNoLedger, err)
+	}
+	return f, err
+}
+
+// Next returns one entry, and io.EOF at the end. A *LineError is a line that is no entry, after which reading goes on; one with
+// FaultTorn is the end of an append that is under way or was interrupted. Whether entries are those that were signed, Verify says.
+func (r *Entries) Next() (Entry, error) {
+	line, err := r.next()
+	switch {
+	case errors.Is(err, errTorn):
+		return Entry{}, r.fault(FaultTorn, err)
+	case errors.Is(err, errTooLong):
+		return Entry{}, r.fault(FaultRejected, err)
+	case err != nil:
+		return Entry{}, err
+	}
+	e, err := ParseEntry(line)
+	if err != nil {
+		return Entry{}, r.fault(FaultRejected, err)
+	}
+	return e, nil
+}
+
+// Close closes the file.
+func (r *Entries) Close() error { return r.file.Close() }
+
+// ReadEntry reads entry number n of the ledger in dir, and its line.
+func ReadEntry(dir string, n int64) (e Entry, line []byte, err error) {
+	entries, err := OpenEntries(dir)
+	if err != nil {
+		return Entry{}, nil, err
+	}
+	defer entries.Close()
+	for {
+		line, err := entries.next()
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, errTorn):
+			return Entry{}, nil, fmt.Errorf("%s: no entry %d: it has %d", entriesName, n, entries.Line())
+		case err != nil && !errors.Is(err, errTooLong):
+			return Entry{}, nil, err
+		case entries.Line() != n+1:
+			continue
+		}
+		if err == nil {
+			e, err = ParseEntry(line)
+		}
+		if err == nil && e.Number != n {
+			err = fmt.Errorf("expected entry %d, found %d", n, e.Number)
+		}
+		if err != nil {
+			return Entry{}, nil, entries.fault(FaultRejected, err)
+		}
+		return e, append([]byte(nil), line...), nil
+	}
+}
+
+// LatestCheckpoint reads the last whole signed checkpoint of the ledger in dir: what an auditor keeps elsewhere, for VerifyOptions.Against.
+func LatestCheckpoint(dir string) (signed []byte, err error) {
+	f, err := openLedgerFile(dir, checkpointsName)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	signed, _, err = lastCheckpoint(f)
+	if err == nil && signed == nil {
+		err = fmt.Errorf("%s: no whole checkpoint in %s", dir, checkpointsName)
+	}
+	return signed, err
+}
