@@ -237,13 +237,14 @@ func TestImportOfTheRealRecording(t *testing.T) {
 			t.Errorf("frame %d is %s, want %s", i, r.Payload.Quality, want)
 		}
 	}
-	// Worked out from the file with pencil and prev_frame: the first end is the second frame's prev_frame, 59827757037126. From there to
-	// the last frame's prev_frame, 59827759237120, are 2,199,994 ticks, and the last frame takes 199,999 more, by its start + duration.
-	// So 12 frames take 2,399,993 ticks = 99.999708 ms (floor in ns each: see below), and the longest takes 200,000 ticks = 8.333333 ms.
+	// Worked out from the file by hand. A frame's end is the next one's prev_frame, and the last end, 59827759437106, follows from the
+	// offset between start + duration and those. The 12 intervals are 199,997 (1), 199,998 (7), 199,999 (3) and 200,000 (1) ticks:
+	// 8,333,208, 8,333,250, 8,333,291 and 8,333,333 ns. Two frames outlast their two buffers, by 8,931 and 73,169 ticks.
 	var s struct {
 		Displays []struct {
-			P50FrameTimeNs, P95FrameTimeNs, MaxFrameTimeNs, DroppedBefore int64
-			ByQuality                                                     map[string]int64
+			P50FrameTimeNs, P95FrameTimeNs, MaxFrameTimeNs, SumFrameTimeNs int64
+			DroppedBefore, OverrunNs                                       int64
+			ByQuality                                                      map[string]int64
 		}
 		Gaps map[string]any
 	}
@@ -251,7 +252,8 @@ func TestImportOfTheRealRecording(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := s.Displays[0]
-	if d.ByQuality["valid"] != 12 || d.DroppedBefore != 0 || len(s.Gaps) != 0 || d.P95FrameTimeNs != 8_333_333 || d.MaxFrameTimeNs != 8_333_333 || d.P50FrameTimeNs != 8_333_250 {
+	if d.ByQuality["valid"] != 12 || d.DroppedBefore != 0 || len(s.Gaps) != 0 || d.P95FrameTimeNs != 8_333_333 || d.MaxFrameTimeNs != 8_333_333 || d.P50FrameTimeNs != 8_333_250 ||
+		d.SumFrameTimeNs != 99_999_164 || d.OverrunNs != 372_125+3_048_708 {
 		t.Errorf("summary %+v", s)
 	}
 	must(t, "replay", dir, "--check")
