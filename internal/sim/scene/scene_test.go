@@ -230,7 +230,11 @@ func TestRebootStartsBothClocksPidsAndSeedsAnew(t *testing.T) {
 			t.Errorf("app %s runs after a restart", p.Name)
 		}
 	}
-	frames := live(t, New(load(t, "[{for: 2s, hz: 60}, {event: reboot, down: 3s}, {for: 2s, hz: 60}]"), ios18, 1), 7*time.Second)
+	frames := live(t, New(load(t, "[{event: display2, on: true}, {for: 2s, hz: 60}, {event: reboot, down: 3s}, {for: 2s, hz: 60}]"), ios18, 1), 7*time.Second)
+	if n := len(on(2, frames)); n < 118 || n > 120 {
+		t.Errorf("%d frames on display 2, which the restart switched off after 2 s", n)
+	}
+	frames = on(1, frames)
 	fresh := 0
 	for i, f := range frames[1:] {
 		if f.Previous == 0 {

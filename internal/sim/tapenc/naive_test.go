@@ -25,8 +25,11 @@ type naive struct {
 	ops    map[string]int
 	rows   []naiveRow
 	resets int
-	acc    []byte // bits of a value, one a byte
 	odd    []byte
+
+	inValue      bool
+	value        []byte
+	bits, queued int // what is left of the last words of a value
 }
 
 type naiveTable struct {
@@ -51,22 +54,19 @@ func (d *naive) feed(msg int, payload []byte) error {
 
 func (d *naive) word(msg, w int) error {
 	if w>>14 >= 2 {
-		for i := 13; i >= 0; i-- {
-			d.acc = append(d.acc, byte(w>>i&1))
+		d.inValue = w>>14 == 2
+		d.bits, d.queued = d.bits<<14|w&0x3fff, d.queued+14
+		for ; d.queued >= 8; d.queued -= 8 {
+			d.value = append(d.value, byte(d.bits>>(d.queued-8)))
 		}
-		if w>>14 == 3 {
-			v := make([]byte, len(d.acc)/8)
-			for i := range v {
-				for _, bit := range d.acc[8*i : 8*i+8] {
-					v[i] = v[i]<<1 | bit
-				}
-			}
-			d.acc = d.acc[:0]
-			d.stack = append(d.stack, v)
+		d.bits &= 1<<d.queued - 1
+		if !d.inValue {
+			d.stack = append(d.stack, d.value)
+			d.value, d.bits, d.queued = nil, 0, 0 // bits that fill no byte are padding
 		}
 		return nil
 	}
-	if len(d.acc) > 0 {
+	if d.inValue {
 		return fmt.Errorf("word %04x inside a value", w)
 	}
 	op, low := w>>8, w&255
@@ -187,6 +187,9 @@ func joined(v any) []byte {
 
 var namePattern = regexp.MustCompile(`name=([A-Za-z0-9_]+)`)
 
+// names are the argument names in a format string.
+var names = map[string][]string{}
+
 // argsOf are a message's values by name, taken from the words in front of them: "name=" is how all texts of this project's own
 // formats end.
 func argsOf(t *testing.T, r naiveRow) map[string]any {
@@ -209,9 +212,15 @@ func argsOf(t *testing.T, r naiveRow) map[string]any {
 		out[word] = pair[1]
 	}
 	// What the format string itself names must be there too.
-	for _, m := range namePattern.FindAllStringSubmatch(str(r.cols["format-string"]), -1) {
-		if _, ok := out[m[1]]; !ok {
-			t.Fatalf("argument %q of the format is not in the message (%v)", m[1], out)
+	format := str(r.cols["format-string"])
+	if names[format] == nil {
+		for _, m := range namePattern.FindAllStringSubmatch(format, -1) {
+			names[format] = append(names[format], m[1])
+		}
+	}
+	for _, name := range names[format] {
+		if _, ok := out[name]; !ok {
+			t.Fatalf("argument %q of the format is not in the message (%v)", name, out)
 		}
 	}
 	return out

@@ -278,6 +278,21 @@ func TestFilterPassesWhatWasAskedFor(t *testing.T) {
 	}
 }
 
+func TestPreviousIsToldRightlyWhenTheFrameBeforeWasFilteredOut(t *testing.T) {
+	dev := scene.New(parseScene(t, "{noise: 0, steps: [{for: 1h, hz: 120, jank: {every: 5, delay: 30ms}}]}"), parseOS(t, "17.5"), 1)
+	l := listen(t, dev, 0, Config{KeepNumbers: true, Filter: Filter{Categories: []string{"IOMFBServer.Stalls"}}})
+	l.until(0, 2*time.Second)
+	frames, _ := naiveFrames(t, l.rows())
+	if len(frames) < 20 || len(frames) != len(l.truth) {
+		t.Fatalf("%d frames, %d told", len(frames), len(l.truth))
+	}
+	for i, f := range frames {
+		if f.line() != string(l.truth[i].Line) {
+			t.Errorf("frame %d:\n got %s\ntold %s", i, f.line(), l.truth[i].Line)
+		}
+	}
+}
+
 func TestRebootEndsTheTapAndAWireFileGoesOnWithANewConnection(t *testing.T) {
 	spec := parseScene(t, "[{for: 2s, hz: 60}, {event: reboot, down: 1s}, {for: 2s, hz: 60}]")
 	dev := scene.New(spec, parseOS(t, "17.5"), 1)

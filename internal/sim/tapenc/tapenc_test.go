@@ -106,9 +106,12 @@ func decodeAll(t testing.TB, connections [][][]byte) *naive {
 func TestStreamOfEveryReleaseTellsExactlyTheFramesOfTheScene(t *testing.T) {
 	for _, os := range releases {
 		for _, tear := range []bool{false, true} {
+			if tear && os != "18.5" && os != "26.0" {
+				continue // tearing knows no releases: one of each form will do
+			}
 			t.Run(fmt.Sprintf("%s/tear=%v", os, tear), func(t *testing.T) {
 				connections, truth := wireFile(t, WireConfig{Spec: parseScene(t, busy), OS: parseOS(t, os), Seed: 3,
-					Duration: 26 * time.Second, Tap: Config{Tear: tear, Filter: Filter{Logs: true}}})
+					Duration: 26 * time.Second, Tap: Config{Tear: tear, KeepNumbers: tear, Filter: Filter{Logs: true}}})
 				frames, _ := naiveFrames(t, decodeAll(t, connections).rows)
 				// Display 1: 4*120 + 2*30 + 480 refreshes of which 12 frames take 22 (262) + 3 s that make 48+24+32+16+48+24+32+8
 				// + 2*60 + 5*120, and 2 s more of the last step: 1,994. Display 2: 6 s at 60 Hz.
