@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -166,14 +167,14 @@ func recordThrough(d disk, dir string, compress bool) (synced int64, m *Manifest
 func TestWriteErrorAtEveryOperationLosesNoSyncedLine(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		count := &faultDisk{}
-		if _, _, err := recordThrough(count, filepath.Join(t.TempDir(), "s"), compress); err != nil {
+		if _, _, err := recordThrough(count, filepath.Join(memoryDir(t), "s"), compress); err != nil {
 			t.Fatal(err)
 		}
 		for failAt := range count.done.Load() {
 			for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EROFS, syscall.EIO} {
 				for _, dead := range []bool{false, true} {
 					name := fmt.Sprintf("compress %v, operation %d, %v, dead %v", compress, failAt, errno, dead)
-					dir := filepath.Join(t.TempDir(), "s")
+					dir := filepath.Join(memoryDir(t), "s")
 					d := &faultDisk{failAt: failAt, err: errno, dead: dead}
 					synced, m, err := recordThrough(d, dir, compress)
 					switch {
@@ -335,4 +336,333 @@ func TestReadOnlyDiskIsNamedAndWhatIsThereCanStillBeVerified(t *testing.T) {
 		t.Errorf("recover when it is writable again: %v", err)
 	}
 	checkSealed(t, killed)
+}
+
+// checkAfterCrash says whether a ledger whose writer died holds every entry that was acknowledged, names nothing worse than an unfinished
+// append, and is whole again when it has been opened.
+func checkAfterCrash(t *testing.T, name, dir string, acknowledged int64) {
+	t.Helper()
+	before, err := Verify(dir, VerifyOptions{})
+	if errors.Is(err, ErrNoLedger) && acknowledged == 0 {
+		return // it had not come so far as to make all three files
+	}
+	if err != nil {
+		t.Errorf("%s: verify: %v", name, err)
+		return
+	}
+	if len(before.Findings) > 0 || before.Entries < acknowledged {
+		t.Errorf("%s: %d entries, found %v; want the %d that were acknowledged, and no more than an unfinished append", name, before.Entries, before.Findings, acknowledged)
+	}
+	w, recovery, err := OpenWriter(dir, testOptions())
+	if err != nil {
+		t.Errorf("%s: open again: %v", name, err)
+		return
+	}
+	if settled := recovery.RolledForward || len(recovery.SetAside) > 0; settled != (len(before.Unfinished) > 0) {
+		t.Errorf("%s: recovery %+v of %v", name, recovery, before.Unfinished)
+	}
+	n, err := w.Append(noteEntry("after the crash"))
+	if err = errors.Join(err, w.Close()); err != nil || n < acknowledged {
+		t.Errorf("%s: the next entry is %d (%v), want %d or more", name, n, err, acknowledged)
+	}
+	if r, err := Verify(dir, VerifyOptions{}); err != nil || !r.OK() || r.Entries != n+1 {
+		t.Errorf("%s: verify when it was opened again: %+v, %v", name, r, err)
+	}
+}
+
+func TestLedgerWriterKilledAtAnyMomentLosesNoAcknowledgedEntry(t *testing.T) {
+	kills := 15
+	if long {
+		kills = 250
+	}
+	dir := ""
+	for i := range kills {
+		if i%5 == 0 {
+			dir = filepath.Join(t.TempDir(), "ledger")
+		}
+		c := startChild(t, "append", dir)
+		c.waitFor(t, "appended")
+		time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
+		said := c.kill(t)
+		acknowledged := int64(2)
+		for _, line := range said {
+			if _, err := fmt.Sscanf(line, "appended %d", &acknowledged); err != nil {
+				t.Fatal(err)
+			}
+			acknowledged++
+		}
+		checkAfterCrash(t, fmt.Sprint("kill ", i), dir, acknowledged)
+	}
+}
+
+func TestWriteErrorAtEveryOperationLosesNoAcknowledgedEntry(t *testing.T) {
+	appendThrough := func(d disk, dir string) (acknowledged int64, err error) {
+		w, _, err := openWriter(d, dir, testOptions())
+		if err != nil {
+			return 0, err
+		}
+		for w.err == nil && w.Size() < 5 {
+			if n, err := w.Append(noteEntry("text")); err == nil {
+				acknowledged = n + 1
+			}
+		}
+		return acknowledged, errors.Join(w.err, w.Close())
+	}
+	count := &faultDisk{}
+	if _, err := appendThrough(count, filepath.Join(memoryDir(t), "ledger")); err != nil {
+		t.Fatal(err)
+	}
+	for failAt := range count.done.Load() {
+		for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EROFS, syscall.EIO} {
+			for _, dead := range []bool{false, true} {
+				name := fmt.Sprintf("operation %d, %v, dead %v", failAt, errno, dead)
+				dir := filepath.Join(memoryDir(t), "ledger")
+				acknowledged, err := appendThrough(&faultDisk{failAt: failAt, err: errno, dead: dead}, dir)
+				switch {
+				case err == nil:
+					t.Fatalf("%s: nobody noticed", name)
+				case errno == syscall.ENOSPC && !errors.Is(err, ErrDiskFull), errno == syscall.EROFS && !errors.Is(err, ErrReadOnly):
+					t.Errorf("%s: the error does not say so: %v", name, err)
+				}
+				checkAfterCrash(t, name, dir, acknowledged)
+				if t.Failed() {
+					return
+				}
+			}
+		}
+	}
+}
+
+func TestAppendCutAtEveryByteIsNamedAndThenFinishedOrSetAside(t *testing.T) {
+	whole := filepath.Join(memoryDir(t), "ledger")
+	makeLedger(t, whole, 7)
+	sizes := map[string]int64{}
+	for _, name := range ledgerFiles {
+		sizes[name] = int64(len(readFile(t, filepath.Join(whole, name))))
+	}
+	makeLedger(t, whole, 8) // the entry completes a subtree of height 3
+	for i, name := range ledgerFiles {
+		text := readFile(t, filepath.Join(whole, name))
+		for cut := sizes[name]; cut <= int64(len(text)); cut++ {
+			for _, zeros := range []int{0, 9} {
+				zeros = min(zeros, len(text)-int(cut)) // a loss of power can leave them where bytes were to be written
+				dir := copyLedger(t, whole)
+				for _, later := range ledgerFiles[i+1:] {
+					if err := os.Truncate(filepath.Join(dir, later), sizes[later]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				writeFile(t, filepath.Join(dir, name), []byte(text[:cut]+strings.Repeat("\x00", zeros)))
+				title := fmt.Sprintf("%s cut at byte %d, %d zeros", name, cut, zeros)
+				want := int64(8)
+				if name == entriesName && cut < int64(len(text)) {
+					want = 7
+				}
+				r := mustVerify(t, dir, VerifyOptions{})
+				complete := name == checkpointsName && cut == int64(len(text)) || name == entriesName && cut == sizes[name] && zeros == 0
+				if len(r.Findings) != 0 || (len(r.Unfinished) == 0) != complete || r.Entries < 7 {
+					t.Fatalf("%s: verify: %+v", title, r)
+				}
+				w, recovery, err := OpenWriter(dir, testOptions())
+				if err != nil {
+					t.Fatalf("%s: %v", title, err)
+				}
+				if w.Size() != want || recovery.RolledForward != (want == 8 && !complete) {
+					t.Errorf("%s: %d entries, want %d; %+v", title, w.Size(), want, recovery)
+				}
+				if torn := text[sizes[name]:cut] + strings.Repeat("\x00", zeros); name == entriesName && want == 7 && torn != "" {
+					if len(recovery.SetAside) != 1 || string(recovery.SetAside[0].Bytes) != torn || recovery.SetAside[0].Offset != sizes[name] ||
+						!strings.Contains(readFile(t, filepath.Join(dir, "torn")), `"offset":`+fmt.Sprint(sizes[name])) {
+						t.Errorf("%s: set aside %+v, want %q", title, recovery.SetAside, torn)
+					}
+				}
+				if err := w.Close(); err != nil {
+					t.Error(err)
+				}
+				if r := mustVerify(t, dir, VerifyOptions{}); !r.OK() || r.Entries != want {
+					t.Errorf("%s: verify when it was opened again: %+v", title, r)
+				}
+				if want == 8 && readFile(t, filepath.Join(dir, checkpointsName)) != readFile(t, filepath.Join(whole, checkpointsName)) {
+					t.Errorf("%s: the checkpoint made again differs from the one that was", title)
+				}
+				if t.Failed() {
+					return
+				}
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func TestDamageThatNoCrashExplainsIsNotSigned(t *testing.T) {
+	whole := filepath.Join(memoryDir(t), "ledger")
+	makeLedger(t, whole, 6)
+	text := func(name string) string { return readFile(t, filepath.Join(whole, name)) }
+	lines := strings.SplitAfter(text(entriesName), "\n")
+	e := noteEntry("forged")
+	forged := func(n int64) string {
+		e.Number = n
+		return string(appendEntry(nil, &e)) + "\n"
+	}
+	points := strings.SplitAfter(text(checkpointsName), "\n")
+	cut := strings.Join(points[:25], "") // the last of six is gone
+	for _, c := range []struct{ what, name, text string }{
+		{"two entries behind the last checkpoint", entriesName, text(entriesName) + forged(6) + forged(7)},
+		{"a line that is no entry", entriesName, text(entriesName) + "garbage\n"},
+		{"an entry with the wrong number", entriesName, text(entriesName) + forged(7)},
+		{"the last entry missing", entriesName, strings.Join(lines[:5], "")},
+		{"the last entry changed", entriesName, strings.Join(lines[:5], "") + forged(5)},
+		{"hashes behind the tree", hashesName, text(hashesName) + "x"},
+		{"a hash missing", hashesName, text(hashesName)[:10*32-1]},
+		{"the last hash changed", hashesName, text(hashesName)[:9*32] + strings.Repeat("x", 32)},
+		{"text behind the last checkpoint", checkpointsName, text(checkpointsName) + "x"},
+		{"the last signature changed", checkpointsName, cut + points[25] + points[26] + points[27] + points[28] + strings.Replace(points[29], " ", " A", 1)},
+		{"a root changed", checkpointsName, cut + points[25] + points[26] + "x" + points[27][1:] + points[28] + points[29]},
+	} {
+		dir := copyLedger(t, whole)
+		writeFile(t, filepath.Join(dir, c.name), []byte(c.text))
+		if _, _, err := OpenWriter(dir, testOptions()); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: opened with %v, want ErrDamaged", c.what, err)
+		}
+		if got := readFile(t, filepath.Join(dir, c.name)); got != c.text {
+			t.Errorf("%s: the file was changed", c.what)
+		}
+		if h, err := Holder(dir); err != nil || h != nil {
+			t.Errorf("%s: the lock is held: %v, %v", c.what, h, err)
+		}
+	}
+}
+
+func TestLedgerOnAFullOrReadOnlyOrVanishedDisk(t *testing.T) {
+	disk := mountTmpfs(t, 256<<10)
+	dir := filepath.Join(disk, "ledger")
+	w := mustOpen(t, dir)
+	acknowledged := w.Size()
+	var err error
+	for err == nil {
+		var n int64
+		if n, err = w.Append(noteEntry(strings.Repeat("x", 500))); err == nil {
+			acknowledged = n + 1
+		}
+		if acknowledged > 1000 {
+			t.Fatal("1000 entries of 1 KB fit on 256 KiB")
+		}
+	}
+	if !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "free some space") {
+		t.Errorf("said %v", err)
+	}
+	if _, again := w.Append(noteEntry("more")); again != err {
+		t.Errorf("the next append: %v, want the same error", again)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if r := mustVerify(t, dir, VerifyOptions{}); len(r.Findings) > 0 || r.Entries < acknowledged {
+		t.Errorf("verify on the full disk: %+v", r)
+	}
+	if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := OpenWriter(dir, testOptions()); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("open on a read-only disk: %v, want ErrReadOnly", err)
+	}
+	if r := mustVerify(t, dir, VerifyOptions{}); len(r.Findings) > 0 || r.Entries < acknowledged {
+		t.Errorf("verify on a read-only disk: %+v", r)
+	}
+	if _, err := ProveInclusion(dir, acknowledged-1); err != nil {
+		t.Errorf("prove on a read-only disk: %v", err)
+	}
+	if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	checkAfterCrash(t, "with room again", dir, acknowledged)
+
+	w = mustOpen(t, dir)
+	if err := os.Rename(dir, filepath.Join(disk, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Append(noteEntry("text")); !errors.Is(err, ErrVanished) {
+		t.Errorf("append to a directory that was moved away: %v, want ErrVanished", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLedgerOfAHundredThousandEntries measures what grows with a ledger. The short form shows that it runs, and its figures mean nothing.
+func TestLedgerOfAHundredThousandEntries(t *testing.T) {
+	size := int64(2000)
+	if long {
+		size = 100_000
+	}
+	dir := filepath.Join(t.TempDir(), "ledger") // on a disk: durability is part of what is measured
+	w := mustOpen(t, dir)
+	const sample = 500
+	var first, last time.Duration
+	slowest := time.Duration(0)
+	for w.Size() < size {
+		n := w.Size()
+		began := time.Now()
+		if _, err := w.Append(noteEntry("one of many")); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(began)
+		slowest = max(slowest, took)
+		switch {
+		case n <= sample:
+			first += took
+		case n >= size-sample:
+			last += took
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first, last = first/sample, last/sample
+	beside := int64(0)
+	for _, name := range []string{hashesName, checkpointsName} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		beside += info.Size()
+	}
+
+	peak := 0.0
+	began := time.Now()
+	r := mustVerify(t, dir, VerifyOptions{Jobs: 2, Progress: func(p Progress) {
+		if p.Entries%500 == 0 {
+			peak = max(peak, heapMiB())
+		}
+	}})
+	took := time.Since(began)
+	if !r.OK() || r.Entries != size {
+		t.Fatalf("verify: %+v", r)
+	}
+	t.Logf("%d entries: append %v at the start, %v at the end, %v at most; %.1f MB beside the entries; verify %v with two jobs, %.1f MiB of heap",
+		size, first, last, slowest, float64(beside)/1e6, took, peak)
+	if !long {
+		return
+	}
+	if first > 5*time.Millisecond || last > 5*time.Millisecond {
+		t.Errorf("append takes %v at the start and %v at the end, want under 5 ms", first, last)
+	}
+	if took > 10*time.Second {
+		t.Errorf("verify takes %v, want under 10 s", took)
+	}
+	if peak > 64 {
+		t.Errorf("verify uses %.1f MiB, want under 64", peak)
+	}
+	if beside > 30_000_000 {
+		t.Errorf("%d bytes beside the entries, want at most 30 MB", beside)
+	}
+}
+
+// heapMiB is how much memory is in use.
+func heapMiB() float64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / (1 << 20)
 }

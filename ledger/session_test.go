@@ -300,7 +300,7 @@ func TestCompressedSessionReadsAsItsTwin(t *testing.T) {
 }
 
 func TestVerifyNamesWhateverWasChanged(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "s")
+	dir := filepath.Join(memoryDir(t), "s")
 	s := mustCreate(t, osDisk{}, dir, true)
 	if err := s.AppendWire(6, []byte("abc")); err != nil {
 		t.Fatal(err)

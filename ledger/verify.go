@@ -93,7 +93,7 @@ type verification struct {
 	leaves      int64         // whose hashes are stored
 	points      *bufio.Reader // the checkpoints
 	pointsAt    int64         // bytes of them that were used
-	pointsBytes int64         // bytes of them that there are
+	pointsBytes int64         // bytes of them that were written
 
 	tree *frontier // of the entries so far
 
@@ -120,7 +120,13 @@ func (v *verification) open() error {
 		sizes[i] = info.Size()
 	}
 	section := func(i int) *io.SectionReader { return io.NewSectionReader(v.files[i], 0, sizes[i]) }
-	v.points, v.pointsBytes = bufio.NewReaderSize(section(0), 64<<10), sizes[0]
+	v.points = bufio.NewReaderSize(section(0), 64<<10)
+	// Zeros at its end were never written: a loss of power left them, and what they belong to is not whole.
+	end := make([]byte, min(sizes[0], int64(maxCheckpointBytes)))
+	if _, err := v.files[0].ReadAt(end, sizes[0]-int64(len(end))); err != nil {
+		return fmt.Errorf("read %s: %w", checkpointsName, err)
+	}
+	v.pointsBytes = sizes[0] - int64(len(end)-len(bytes.TrimRight(end, "\x00")))
 	v.hashes, v.stored, v.leaves = bufio.NewReaderSize(section(1), 64<<10), hashFile{section(1)}, leavesIn(sizes[1]/tlog.HashSize)
 	v.entries = newLineReader(section(2))
 	return v.chooseKey()
@@ -423,9 +429,6 @@ func (v *verification) checkSignature(n int64, where string, c Checkpoint, signe
 // unfinished looks at what stands behind the last checkpoint and its entry.
 func (v *verification) unfinished() error {
 	n := v.tree.size
-	trace := func(where, format string, args ...any) {
-		v.report.Unfinished = append(v.report.Unfinished, Finding{where, fmt.Sprintf(format, args...)})
-	}
 	var hashes, lead []byte // that belong to a whole entry behind the last checkpoint
 	l, err := v.nextLine()
 	if err != nil {
@@ -434,9 +437,9 @@ func (v *verification) unfinished() error {
 	switch {
 	case l == nil:
 	case errors.Is(l.err, errTorn):
-		trace(l.where(n), "a torn entry of %d bytes", v.entries.offset-l.offset)
+		v.trace(l.where(n), "a torn entry of %d bytes", v.entries.offset-l.offset)
 	case l.err == nil && l.entry.Number == n:
-		trace(l.where(n), "the entry is whole, and its checkpoint is not")
+		v.trace(l.where(n), "the entry is whole, and its checkpoint is not")
 		stored, err := v.tree.stored(l.leaf)
 		if err != nil {
 			return err
@@ -459,32 +462,32 @@ func (v *verification) unfinished() error {
 	default:
 		v.find(n, "entry", l.where(n), "no checkpoint knows of this line")
 	}
+	count := tlog.StoredHashCount(n)
+	if err := v.unfinishedFile(n, fmt.Sprintf("%s: hash %d, byte %d", hashesName, count, count*tlog.HashSize), v.hashes, hashes, false); err != nil {
+		return err
+	}
 	// A signature cannot be made here; its bytes may be any.
-	for _, rest := range []struct {
-		name string
-		in   io.Reader
-		at   int64
-		want []byte
-		open bool
-	}{
-		{hashesName, v.hashes, tlog.StoredHashCount(n) * tlog.HashSize, hashes, false},
-		{checkpointsName, v.points, v.pointsAt, lead, len(lead) > 0},
-	} {
-		text, err := io.ReadAll(io.LimitReader(rest.in, int64(maxCheckpointBytes+maxProofHashes*tlog.HashSize)))
-		if err != nil {
-			return err
-		}
-		differ := differAt(text, rest.want)
-		where := fmt.Sprintf("%s: byte %d", rest.name, rest.at)
-		switch {
-		case len(text) == 0:
-		case differ < 0, differ == len(text), differ == len(rest.want) && rest.open, len(bytes.Trim(text[differ:], "\x00")) == 0:
-			trace(where, "%d bytes for entry %d", len(text), n)
-		default:
-			v.find(n, "behind", fmt.Sprintf("%s: byte %d", rest.name, rest.at+int64(differ)), "not what an interrupted append leaves: %.60q", text[differ:])
-		}
+	return v.unfinishedFile(n, fmt.Sprintf("%s: of %d entries, byte %d", checkpointsName, n+1, v.pointsAt), v.points, lead, len(lead) > 0)
+}
+
+// unfinishedFile looks at the rest of a file: it must be the beginning of want, or, where open is set, begin with it. Zeros may follow.
+func (v *verification) unfinishedFile(n int64, where string, rest io.Reader, want []byte, open bool) error {
+	const boundBytes int64 = 2*int64(maxCheckpointBytes) + maxProofHashes*tlog.HashSize
+	text, err := io.ReadAll(io.LimitReader(rest, boundBytes))
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	at := differAt(text, want)
+	if at < 0 || open && at == len(want) || len(bytes.Trim(text[at:], "\x00")) == 0 {
+		v.trace(where, "%d bytes for entry %d", len(text), n)
+	} else {
+		v.find(n, "behind", where, "%d bytes further: not what an interrupted append leaves: %.60q", at, text[at:])
 	}
 	return nil
+}
+
+func (v *verification) trace(where, format string, args ...any) {
+	v.report.Unfinished = append(v.report.Unfinished, Finding{where, fmt.Sprintf(format, args...)})
 }
 
 // against compares with a checkpoint that was kept elsewhere.
