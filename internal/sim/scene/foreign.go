@@ -12,7 +12,8 @@ var (
 	srcNetwork = Source{Subsystem: "com.apple.network", Category: "activity", Name: "nw_activity",
 		Format: "<%{public, name=domain}u : %{public, name=label}u [%{private, name=token}s]>", Backtrace: true}
 	srcTile = Source{Subsystem: "com.example.app", Category: "PointsOfInterest", Name: "LoadTile",
-		Format: "tile=%{public, name=tile}d kind=%{public, name=kind}s path=%{public, name=path}s url=%{private, name=url}s ms=%{public, name=ms}.2f", ArgRows: true}
+		Format: "tile=%{public, name=tile}d kind=%{public, name=kind}s path=%{public, name=path}s" +
+			" url=%{private, name=url}s ms=%{public, name=ms}.2f", ArgRows: true}
 	srcSnapshot = Source{Subsystem: "com.example.app", Category: "Debug", Name: "Snapshot", Format: "state=%{public, name=state}.*P"}
 	srcLog      = Source{Log: true, Subsystem: "com.apple.coreanimation", Category: "IOMFBServer",
 		Format: "surface %{public}p of client %{public, uuid_t}.16P is late", ArgRows: true}

@@ -243,7 +243,8 @@ func parseStep(n *yaml.Node) (Step, error) {
 	}
 	may, must, ok := stepKeys(s.Event)
 	if !ok {
-		return Step{}, wrong(n, fmt.Sprintf("unknown event %q", s.Event), "events are launch, relaunch, terminate, background, foreground, display2, sleep and reboot")
+		return Step{}, wrong(n, fmt.Sprintf("unknown event %q", s.Event),
+			"events are launch, relaunch, terminate, background, foreground, display2, sleep and reboot")
 	}
 	for k := range seen {
 		if !slices.Contains(may, k) && !slices.Contains(must, k) && k != "event" {

@@ -12,7 +12,8 @@ const (
 	tableSignpostArg
 )
 
-// columns are the four tables' columns in this release. Releases add some and move them.
+// columns are the four tables' columns in this release. Releases add some; which and where is known of none of them, so here the later
+// ones have an emit-location, and from iOS 18 on the message is not the last column.
 func columns(os scene.OS) [4][]string {
 	images := []string{"sender-image-path", "process-image-path"}
 	tail := append(images, "message")
@@ -151,8 +152,8 @@ type encoder struct {
 }
 
 func newEncoder(os scene.OS, limit int, keepNumbers bool) *encoder {
-	e := &encoder{form: formOf(os), limit: limit, keepNumbers: keepNumbers, names: columns(os), atoms: map[string]atom{}, processes: map[int64]int{},
-		threads: map[threadKey]int{}, sources: map[*scene.Source]*message{}}
+	e := &encoder{form: formOf(os), limit: limit, keepNumbers: keepNumbers, names: columns(os),
+		atoms: map[string]atom{}, processes: map[int64]int{}, threads: map[threadKey]int{}, sources: map[*scene.Source]*message{}}
 	for id, names := range e.names {
 		for _, n := range names {
 			e.columns[id] = append(e.columns[id], rowColumns[n])

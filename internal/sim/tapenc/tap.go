@@ -172,7 +172,7 @@ func (t *Tap) Collect(at time.Duration) ([]Payload, error) {
 	return t.out, nil
 }
 
-// Inject makes a fault happen from device time at on.
+// Inject makes a fault happen from now on, which is device time at.
 func (t *Tap) Inject(at time.Duration, f Fault) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -232,7 +232,7 @@ func (t *Tap) written() int64 { return t.base + int64(len(t.enc.buf)) }
 func (t *Tap) overflow() {
 	t.tell(0, 0, t.written())
 	t.base = t.written()
-	t.enc.buf = t.enc.buf[:0]
+	t.enc.buf = nil // the last Collect's payloads may still be in use
 	t.cuts, t.delivered, t.seen = t.cuts[:0], 0, 0
 	t.enc.restart()
 }

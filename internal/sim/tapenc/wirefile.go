@@ -29,7 +29,11 @@ const (
 )
 
 // heartbeat is what the tap says once a second: a binary property list, here an empty dictionary.
-var heartbeat = []byte("bplist00\xd0\x08\x00\x00\x00\x00\x00\x00\x01\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x09")
+var heartbeat = []byte("bplist00\xd0\x08" +
+	"\x00\x00\x00\x00\x00\x00\x01\x01" + // sizes of an offset and of a reference
+	"\x00\x00\x00\x00\x00\x00\x00\x01" + // objects
+	"\x00\x00\x00\x00\x00\x00\x00\x00" + // the top one
+	"\x00\x00\x00\x00\x00\x00\x00\x09") // where the offsets are
 
 // WriteWire lets a phone live through a scene and writes the payloads of a tap on it as a wire file: little-endian u32 length, i64
 // host ns, bytes; length 0 where the tap was opened anew after a restart. Beside it, truth gets one JSON line for each frame in
