@@ -181,32 +181,29 @@ func (m *Match) measureDifferences() {
 // timed is one frame time, at the end of its frame.
 type timed struct{ atNs, valueNs int64 }
 
-// rolling is a list of frame times and the part of it that the current window holds.
+// rolling is a list of frame times, the part of it that the current window holds, and the values of that part in order of size. Moving
+// on by a second costs the values that come and go, not those that stay.
 type rolling struct {
-	all     []timed
-	lo, hi  int
-	scratch []int64
+	all       []timed
+	low, high int
+	sorted    []int64
 }
 
 // upTo moves the window (to - 10 s, to] forward and gives its size, rank and P95.
 func (r *rolling) upTo(toNs int64) (n, rank int, p95Ns int64) {
-	for r.hi < len(r.all) && r.all[r.hi].atNs <= toNs {
-		r.hi++
+	for ; r.high < len(r.all) && r.all[r.high].atNs <= toNs; r.high++ {
+		i, _ := slices.BinarySearch(r.sorted, r.all[r.high].valueNs)
+		r.sorted = slices.Insert(r.sorted, i, r.all[r.high].valueNs)
 	}
-	for r.lo < r.hi && r.all[r.lo].atNs <= toNs-CutWindowNs {
-		r.lo++
+	for ; r.low < r.high && r.all[r.low].atNs <= toNs-CutWindowNs; r.low++ {
+		i, _ := slices.BinarySearch(r.sorted, r.all[r.low].valueNs)
+		r.sorted = slices.Delete(r.sorted, i, i+1)
 	}
-	n = r.hi - r.lo
-	if n < minValues {
+	if n = len(r.sorted); n < minValues {
 		return n, 0, 0
 	}
-	r.scratch = r.scratch[:0]
-	for _, t := range r.all[r.lo:r.hi] {
-		r.scratch = append(r.scratch, t.valueNs)
-	}
-	slices.Sort(r.scratch)
 	rank = rank95(n)
-	return n, rank, r.scratch[rank-1]
+	return n, rank, r.sorted[rank-1]
 }
 
 // compareCuts computes the P95 of both sides at every second of the window, each from its own times: FrameLifetime's end - previous in
@@ -216,7 +213,7 @@ func (m *Match) compareCuts() {
 	if v.Window == nil {
 		return
 	}
-	var frames, reference rolling
+	frames, reference := rolling{all: make([]timed, 0, len(m.frames.ns))}, rolling{all: make([]timed, 0, len(m.presented.ns))}
 	for i, ns := range m.frames.ns {
 		f := &m.in.Frames[m.frames.index[i]]
 		if v.Window.holds(ns) && f.Valid && f.PreviousMach > 0 && f.PreviousMach < f.EndMach {

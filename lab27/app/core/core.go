@@ -160,14 +160,13 @@ func (a *App) Status() Status {
 	}
 }
 
-// RequestFault is what the app finds wrong with a request; "" where nothing.
-func RequestFault(text []byte) string {
+// ReadRequest is what the app makes of a request: when it was issued and when it expires, or what is wrong with it.
+func ReadRequest(text []byte) (issuedUnixNs, expiresUnixNs int64, fault string) {
 	var request C.lab27_request
 	c := C.CBytes(text)
 	defer C.free(c)
-	fault := C.lab27_request_parse((*C.char)(c), C.size_t(len(text)), &request)
-	if fault == nil {
-		return ""
+	if words := C.lab27_request_parse((*C.char)(c), C.size_t(len(text)), &request); words != nil {
+		return 0, 0, C.GoString(words)
 	}
-	return C.GoString(fault)
+	return int64(request.issued_unix_ns), int64(request.expires_unix_ns), ""
 }

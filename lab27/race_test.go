@@ -1,0 +1,5 @@
+//go:build race
+
+package lab27_test
+
+const raceEnabled = true
