@@ -13,6 +13,7 @@
 //     its ends are beats of a display link.
 //   - summary.json ends with `seal`, the SHA-256 of everything before that member, since nothing else covers that file.
 //   - A bundle that contradicts itself is `invalid`, which is neither complete nor partial.
+//   - The cuts lie half a 120 Hz refresh behind whole seconds of the window: see CutPhaseNs.
 //   - Beyond the contract's list, a verdict is unqualified for an incomplete bundle, a reference window or a cut that does not exist, a
 //     FrameLifetime without an end (it could lie in the window), times out of order, another timebase than the session's, and a
 //     mediaTime that is not the mach absolute time around it.

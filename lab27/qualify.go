@@ -6,8 +6,12 @@ import (
 )
 
 const (
-	// CutEveryNs is the distance of the publication cuts, from the window's start.
+	// CutEveryNs is the distance of the publication cuts.
 	CutEveryNs = 1_000_000_000
+	// CutPhaseNs is how far behind the window's start, and each whole second from there, they lie: half a refresh at 120 Hz. The window
+	// starts 50 ms behind a frame, which is six refreshes at 120 Hz and three at 60, and a second is a whole number of them too. Without
+	// this, every cut would fall on a frame, and a nanosecond between the two sides would decide which window it belongs to.
+	CutPhaseNs = 4_166_667
 	// CutWindowNs is the native window that ends at a cut: (T - 10 s, T].
 	CutWindowNs = 10_000_000_000
 	// MaxP95DifferenceNs is how far the two P95 of a cut may be apart.
@@ -206,7 +210,7 @@ func (r *rolling) upTo(toNs int64) (n, rank int, p95Ns int64) {
 	return n, rank, r.sorted[rank-1]
 }
 
-// compareCuts computes the P95 of both sides at every second of the window, each from its own times: FrameLifetime's end - previous in
+// compareCuts computes the P95 of both sides at every cut of the window, each from its own times: FrameLifetime's end - previous in
 // ticks, and the distance between one presentedTime and the next.
 func (m *Match) compareCuts() {
 	v := &m.Verdict
@@ -225,7 +229,7 @@ func (m *Match) compareCuts() {
 			reference.all = append(reference.all, timed{ns, ns - m.presented.ns[i-1]})
 		}
 	}
-	for at := v.Window.FromNs + CutEveryNs; at <= v.Window.ToNs; at += CutEveryNs {
+	for at := v.Window.FromNs + CutPhaseNs + CutEveryNs; at <= v.Window.ToNs; at += CutEveryNs {
 		c := Cut{AtNs: at}
 		c.FrameCount, c.FrameRank, c.FrameP95Ns = frames.upTo(at)
 		c.ReferenceCount, c.ReferenceRank, c.ReferenceP95Ns = reference.upTo(at)

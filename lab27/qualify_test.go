@@ -229,7 +229,7 @@ func TestCutFailsWhereP95DiffersByMoreThanAMillisecond(t *testing.T) {
 }
 
 func TestCutComparesTheSameTenSecondsByNearestRank(t *testing.T) {
-	// 51 s at 20 ms. The window begins 50 ms after the first, so the cut at k seconds has the frames in (k - 10 s, k], which are 500 from
+	// 51 s at 20 ms. The window begins 50 ms after the first; the cut at k seconds has the frames of the ten seconds before it, which are 500 from
 	// the tenth on: rank 475. In the first seconds there are as many as there were frames.
 	times := steady(10*second, 2551)
 	m := match(t, times, times)
@@ -239,7 +239,7 @@ func TestCutComparesTheSameTenSecondsByNearestRank(t *testing.T) {
 	for i, want := range map[int][2]int{0: {50, 48}, 1: {100, 95}, 8: {450, 428}, 9: {500, 475}, 49: {500, 475}} {
 		c := m.Cuts[i]
 		if c.FrameCount != want[0] || c.FrameRank != want[1] || c.ReferenceCount != want[0] || c.ReferenceRank != want[1] || c.FrameP95Ns != 20_000_000 ||
-			c.AtNs != 10_050_000_000+int64(i+1)*second || !c.Pass {
+			c.AtNs != 10_054_166_667+int64(i+1)*second || !c.Pass {
 			t.Errorf("cut %d: %+v", i+1, c)
 		}
 	}
