@@ -454,33 +454,36 @@ func TestSlowConsumerLeavesTheSocketUnreadAndLosesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			piped(t, func(t *testing.T, conn *Conn, tap *Channel, d *device) {
-				var written atomic.Int64
-				go func() {
-					m := dataMessage(-1, 0, c.size)
-					for m.ID = range uint32(c.total) {
-						m.Payload[0] = byte(m.ID)
-						if d.WriteMessage(m) != nil {
-							return
+				for round := range int64(2) { // the second begins where the first left the queue
+					var written atomic.Int64
+					go func() {
+						m := dataMessage(-1, 0, c.size)
+						for m.ID = range uint32(c.total) {
+							m.Payload[0] = byte(m.ID)
+							if d.WriteMessage(m) != nil {
+								return
+							}
+							written.Add(1)
 						}
-						written.Add(1)
+					}()
+					synctest.Wait() // until nobody can go on
+					if got := written.Load(); got != int64(c.written) {
+						t.Fatalf("the device could write %d messages, want %d", got, c.written)
 					}
-				}()
-				synctest.Wait() // until nobody can go on
-				if got := written.Load(); got != int64(c.written) {
-					t.Fatalf("the device could write %d messages, want %d", got, c.written)
-				}
-				time.Sleep(3 * time.Second)
-				if s := conn.Stats(); s.BlockedNs != 3e9 || written.Load() != int64(c.written) {
-					t.Errorf("after 3 s: blocked for %d ns, %d messages written", s.BlockedNs, written.Load())
-				}
-				for id := range uint32(c.total) {
-					m, err := tap.Receive(t.Context())
-					if err != nil || m.ID != id || len(m.Payload) != c.size || m.Payload[0] != byte(id) {
-						t.Fatalf("message %d: received %d with %d bytes, %v", id, m.ID, len(m.Payload), err)
+					time.Sleep(3 * time.Second)
+					if s := conn.Stats(); s.BlockedNs != (round+1)*3e9 || written.Load() != int64(c.written) {
+						t.Errorf("after 3 s: blocked for %d ns, %d messages written", s.BlockedNs, written.Load())
 					}
-				}
-				if s := conn.Stats(); s.BlockedNs != 3e9 {
-					t.Errorf("in the end: blocked for %d ns", s.BlockedNs)
+					for id := range uint32(c.total) {
+						m, err := tap.Receive(t.Context())
+						if err != nil || m.ID != id || len(m.Payload) != c.size || m.Payload[0] != byte(id) {
+							t.Fatalf("message %d: received %d with %d bytes, %v", id, m.ID, len(m.Payload), err)
+						}
+					}
+					synctest.Wait()
+					if s := conn.Stats(); s.BlockedNs != (round+1)*3e9 {
+						t.Errorf("in the end: blocked for %d ns", s.BlockedNs)
+					}
 				}
 			})
 		})
@@ -576,6 +579,30 @@ func TestDeviceThatHangsUpIsToldFromACloseOfOurs(t *testing.T) {
 	c.Close()
 	if err := c.Err(); errors.Is(err, ErrClosed) {
 		t.Errorf("a later Close hides the reason: %v", err)
+	}
+}
+
+// lastWords answers a request and hangs up while the request is still being written.
+type lastWords struct {
+	net.Conn
+	c *Conn
+}
+
+func (l *lastWords) Write(b []byte) (int, error) {
+	l.c.answered(Message{Type: TypeData, Channel: 1, ID: 1, Conversation: 1, Payload: []byte("bye")})
+	l.c.fail(io.EOF)
+	return len(b), nil
+}
+
+func TestAnswerThatCameBeforeTheEndStillCounts(t *testing.T) {
+	for range 30 { // without care it is a toss-up each time
+		host, dev := net.Pipe()
+		stream := &lastWords{Conn: host}
+		stream.c = newConn(stream, wallClock)
+		if v, err := stream.c.call(within(t, 10*time.Second), 1, "x"); err != nil || string(v.([]byte)) != "bye" {
+			t.Fatalf("call returned %v, %v", v, err)
+		}
+		dev.Close()
 	}
 }
 

@@ -245,6 +245,31 @@ func TestHalfAssembledMessagesAreBoundedTogether(t *testing.T) {
 	}
 }
 
+func TestMessagesThatAreCompleteNoLongerCountAsHalfAssembled(t *testing.T) {
+	wire := must(AppendMessage(nil, dataMessage(-1, 1, 1<<20), MaxFragment))
+	const total = 130 // MiB, where 128 may be half assembled at once
+	var stream []io.Reader
+	for range total {
+		stream = append(stream, bytes.NewReader(wire))
+	}
+	r := NewReader(io.MultiReader(stream...), nil)
+	for i := range total {
+		if _, err := r.Next(); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+	}
+}
+
+func TestFragment0SpeaksForTheMessage(t *testing.T) {
+	parts := frames(must(AppendMessage(nil, Message{Type: TypeData, ID: 1, Conversation: 2, ExpectsReply: true}, 9)))
+	for _, f := range parts[1:] {
+		f[20], f[28] = 4, 0 // conversation, flags
+	}
+	if m := must(NewReader(bytes.NewReader(bytes.Join(parts, nil)), nil).Next()); m.Conversation != 2 || !m.ExpectsReply {
+		t.Errorf("read %+v", m)
+	}
+}
+
 func TestMessagesAreStampedWhenTheirLastByteWasRead(t *testing.T) {
 	wire := must(AppendMessage(nil, dataMessage(-1, 1, 4), MaxFragment))
 	wire = append(wire, wire...)
