@@ -18,7 +18,7 @@ const (
 	MaxDevices = 64  // more than a host has USB ports for
 	MaxSpeed   = 100 // faster, and a phone's life would jump by seconds each time that it is looked after
 	maxApps    = 200 // a phone lists them in one answer
-	maxFaults  = 10_000
+	maxFaults  = 1000
 )
 
 // Config is a lab, as its YAML describes it; see Example.

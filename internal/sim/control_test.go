@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 func TestCommandsAreAcknowledgedOverTheControlSocket(t *testing.T) {
@@ -70,7 +72,7 @@ func TestTheControlSocketAnswersEveryLine(t *testing.T) {
 }
 
 func TestALabThatIsClosedTakesItsSocketsAndClientsWithIt(t *testing.T) {
-	l, err := newLab(Config{Speed: 1, Devices: []DeviceConfig{DefaultDevice(udid16, "16.7")}}, keys, testLog)
+	l, err := newLab(Config{Speed: 1, Devices: []DeviceConfig{DefaultDevice(udid16, "16.7")}}, keys, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

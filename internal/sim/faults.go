@@ -87,7 +87,7 @@ func init() {
 		{"stall", "for", "for", "the phone says nothing on any connection, then everything", stall},
 		{"disconnect", "for", "", "the cable is pulled, and put back after for", disconnect},
 		{"connect", "", "", "the cable is put back", connect},
-		{"reboot", "for", "", "the phone restarts and is away for so long (5s); clocks and pids begin anew", reboot},
+		{"reboot", "for", "", "the phone restarts and is away for so long (5s); clocks and pids begin anew, the developer image stays", reboot},
 		{"image-missing", "", "", "the developer image is not mounted", set("the developer image is gone", func(s *State) { s.DeveloperImage = false })},
 		{"image-mounted", "", "", "the developer image is mounted", set("the developer image is mounted", func(s *State) { s.DeveloperImage = true })},
 		{"developer-mode-off", "", "", "developer mode is off", set("developer mode is off", func(s *State) { s.DeveloperMode = false })},
@@ -135,15 +135,17 @@ func (f Fault) kind() (faultKind, error) {
 		return faultKind{}, fmt.Errorf("%w: unknown kind %q: labsim ctl --help lists them", ErrFault, f.Kind)
 	}
 	k := faultKinds[i]
-	parts := map[string]bool{"for": f.For != 0, "count": f.Count != 0, "service": f.Service != "", "delay": f.Delay != 0,
-		"error": f.Error != "", "bundle": f.Bundle != "", "step": f.Step != ""}
-	for name, given := range parts {
-		if given && !slices.Contains(strings.Fields(k.takes), name) {
-			return k, fmt.Errorf("%w: %s takes no %s: leave it out", ErrFault, f.Kind, name)
+	for _, part := range []struct {
+		name  string
+		given bool
+	}{{"for", f.For != 0}, {"count", f.Count != 0}, {"service", f.Service != ""}, {"delay", f.Delay != 0},
+		{"error", f.Error != ""}, {"bundle", f.Bundle != ""}, {"step", f.Step != ""}} {
+		switch {
+		case part.given && !slices.Contains(strings.Fields(k.takes), part.name):
+			return k, fmt.Errorf("%w: %s takes no %s: leave it out", ErrFault, f.Kind, part.name)
+		case !part.given && k.needs == part.name:
+			return k, fmt.Errorf("%w: %s needs %s: add it", ErrFault, f.Kind, part.name)
 		}
-	}
-	if k.needs != "" && !parts[k.needs] {
-		return k, fmt.Errorf("%w: %s needs %s: add it", ErrFault, f.Kind, k.needs)
 	}
 	if f.Count < 0 {
 		return k, fmt.Errorf("%w: count %d: expected 1 or more", ErrFault, f.Count)
@@ -401,14 +403,8 @@ func (d *Device) hangs(service string) (yes bool) {
 	return yes
 }
 
-// beforeAnswer waits as long as a service is slow, and for ever while it hangs.
-func (d *Device) beforeAnswer(ctx context.Context, service string) error {
-	for d.hangs(service) {
-		if err := sleep(ctx.Done(), lifeStep); err != nil {
-			return err
-		}
-	}
-	var wait time.Duration
+// slowBy is how late, in host time, a service answers now.
+func (d *Device) slowBy(service string) (wait time.Duration) {
 	d.fault(func(f *faults, now time.Duration) {
 		for _, name := range []string{service, ""} {
 			if s := f.slow[name]; now < s.until {
@@ -416,8 +412,15 @@ func (d *Device) beforeAnswer(ctx context.Context, service string) error {
 			}
 		}
 	})
-	if wait == 0 {
-		return nil
+	return wait
+}
+
+// beforeAnswer waits as long as a service is slow, and for ever while it hangs.
+func (d *Device) beforeAnswer(ctx context.Context, service string) error {
+	for d.hangs(service) {
+		if err := sleep(ctx.Done(), lifeStep); err != nil {
+			return err
+		}
 	}
-	return sleep(ctx.Done(), wait)
+	return sleep(ctx.Done(), d.slowBy(service))
 }

@@ -342,6 +342,7 @@ func TestSlowServicesAnswerLateAndHangingOnesNever(t *testing.T) {
 	if v, err := ch.Call(ctx, "machTimeInfo"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a hanging channel answered %v, %v", v, err)
 	}
+	call(t, openChannel(t, c, processControlName), "processIdentifierForBundleIdentifier:", "com.example.app") // the others go on
 	apply(t, l, udid16, Fault{Kind: "clear"})
 
 	// A service whose connection is accepted, and that is all: TLS never begins.

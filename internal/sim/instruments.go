@@ -44,11 +44,16 @@ var channelServices = []channelService{
 	{activityTapName, openActivityTap},
 }
 
+// maxPending bounds the answers that are on their way; a client that asks more waits.
+const maxPending = 256
+
 // instruments is one client's DTX connection.
 type instruments struct {
 	d        *Device
 	ctx      context.Context
 	channels map[int32]*channel
+	answers  sync.WaitGroup // that are on their way
+	pending  chan struct{}  // holds a token for each of them
 
 	mu     sync.Mutex // keeps identifiers in the order of writing
 	conn   net.Conn
@@ -65,12 +70,15 @@ type channel struct {
 }
 
 func serveInstruments(ctx context.Context, d *Device, conn net.Conn) error {
-	c := &instruments{d: d, ctx: ctx, conn: conn, channels: map[int32]*channel{}}
+	ctx, cancel := context.WithCancel(ctx)
+	c := &instruments{d: d, ctx: ctx, conn: conn, channels: map[int32]*channel{}, pending: make(chan struct{}, maxPending)}
 	defer func() {
+		cancel()
 		conn.Close() // so that nobody waits for a client that has stopped reading
 		for _, ch := range c.channels {
 			ch.handler.close()
 		}
+		c.answers.Wait()
 	}()
 	hello, err := dtx.Dispatch(0, 0, dtx.NotifyCapabilities, dtx.Capabilities())
 	if err != nil {
@@ -90,9 +98,7 @@ func serveInstruments(ctx context.Context, d *Device, conn net.Conn) error {
 		}
 		if m.Conversation != 0 || m.Type != dtx.TypeDispatch {
 			if m.Conversation == 0 && m.ExpectsReply {
-				if err := c.answer(m, m.Ack()); err != nil {
-					return err
-				}
+				c.answer(m.Ack(), answerDelay)
 			}
 			continue
 		}
@@ -102,17 +108,17 @@ func serveInstruments(ctx context.Context, d *Device, conn net.Conn) error {
 	}
 }
 
-// dispatch answers one call.
+// dispatch serves one call. A service that is slow or hangs holds up no other.
 func (c *instruments) dispatch(m dtx.Message) error {
 	service := instrumentsName
 	ch := c.channels[m.Channel]
 	if ch != nil {
 		service = ch.service
 	}
-	value, err := c.call(ch, m)
-	if err := c.d.beforeAnswer(c.ctx, service); err != nil {
-		return err
+	if c.d.hangs(service) {
+		return nil
 	}
+	value, err := c.call(ch, m)
 	if !m.ExpectsReply {
 		return nil
 	}
@@ -131,7 +137,8 @@ func (c *instruments) dispatch(m dtx.Message) error {
 			return err
 		}
 	}
-	return c.answer(m, answer)
+	c.answer(answer, answerDelay+c.d.slowBy(service))
+	return nil
 }
 
 func (c *instruments) call(ch *channel, m dtx.Message) (any, error) {
@@ -225,14 +232,24 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// answer writes an answer, which carries the identifier of what it answers.
-func (c *instruments) answer(m, answer dtx.Message) error {
-	if err := sleep(c.ctx.Done(), answerDelay); err != nil {
-		return err
+// answer writes an answer after a while. It carries the identifier of what it answers.
+func (c *instruments) answer(m dtx.Message, after time.Duration) {
+	select {
+	case c.pending <- struct{}{}:
+	case <-c.ctx.Done():
+		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.writeLocked(answer, dtx.MaxFragment)
+	c.answers.Go(func() {
+		defer func() { <-c.pending }()
+		if sleep(c.ctx.Done(), after) != nil {
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err := c.writeLocked(m, dtx.MaxFragment); err != nil {
+			c.conn.Close() // its client would wait in vain
+		}
+	})
 }
 
 // start writes a message that the device starts, with the next identifier.

@@ -141,6 +141,24 @@ func TestTapSendsTheFramesOfTheSceneAndNothingElseThatWasNotAskedFor(t *testing.
 	}
 }
 
+func TestTapSendsAsOftenAsItWasAsked(t *testing.T) {
+	startLab(t, DefaultDevice(udid16, "16.7"))
+	ch := openChannel(t, openInstruments(t, udid16), activityTapName)
+	config := tapConfig()
+	config["ur"] = uint64(400)
+	call(t, ch, "setConfig:", config)
+	call(t, ch, "start")
+	rows := 0
+	for begin := time.Now(); time.Since(begin) < 2200*time.Millisecond; {
+		if m := receive(t, ch); m.Type == dtx.TypeData && !bytes.HasPrefix(m.Payload, []byte("bplist")) {
+			rows++
+		}
+	}
+	if rows < 3 || rows > 7 { // 5 or 6, and a busy machine's due
+		t.Errorf("%d payloads in 2.2 s, asked for one every 400 ms", rows)
+	}
+}
+
 func TestTapSendsOthersSignpostsToThoseWhoAskForAll(t *testing.T) {
 	c := DefaultDevice(udid16, "16.7")
 	c.Scene = rate(60)
@@ -337,12 +355,24 @@ func FuzzInstruments(f *testing.F) {
 	}
 	f.Add(b)
 	f.Add(b[:40])
-	l, err := newLab(Config{Speed: 1, Devices: []DeviceConfig{DefaultDevice(udid15, "15.8")}}, keys, testLog)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { l.Close() })
+	l := stillLab(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_ = serveInstruments(t.Context(), l.devices[0], byteConn{Reader: bytes.NewReader(b)}) // every end is a good one
+		c := &instruments{d: l.devices[0], ctx: l.ctx, conn: byteConn{}, channels: map[int32]*channel{}}
+		r := dtx.NewReader(bytes.NewReader(b), nil)
+		for {
+			m, err := r.Next()
+			if err != nil {
+				break
+			}
+			value, err := c.call(c.channels[m.Channel], m)
+			if err == nil {
+				if _, err := archive(value); err != nil {
+					t.Errorf("an answer that cannot be sent: %v", err)
+				}
+			}
+		}
+		for _, ch := range c.channels {
+			ch.handler.close()
+		}
 	})
 }

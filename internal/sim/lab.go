@@ -69,6 +69,9 @@ func New(c Config, log zerolog.Logger) (*Lab, error) {
 }
 
 func newLab(c Config, ids *identities, log zerolog.Logger) (*Lab, error) {
+	if c.Speed < 1 || c.Speed > MaxSpeed {
+		return nil, fmt.Errorf("%w: speed %d: expected 1 to %d", ErrConfig, c.Speed, MaxSpeed)
+	}
 	l := &Lab{log: log, clock: clock{start: time.Now(), speed: c.Speed}, ids: ids, nextMuxID: 1, records: map[string][]byte{},
 		listeners: map[*muxClient]struct{}{}, clients: map[net.Conn]struct{}{}}
 	for _, dc := range c.Devices {

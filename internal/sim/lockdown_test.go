@@ -9,10 +9,7 @@ import (
 	"time"
 
 	"github.com/danielpaulus/go-ios/ios"
-	"github.com/rs/zerolog"
 )
-
-var testLog = zerolog.Nop()
 
 // dialPort is a raw connection to a device's port.
 func dialPort(t testing.TB, l *Lab, udid string, port uint16) net.Conn {
@@ -253,11 +250,7 @@ func FuzzLockdown(f *testing.F) {
 	}
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte("\x00\x00\x00\x10bplist00\xd1\x01\x01\x01"))
-	l, err := newLab(Config{Speed: 1, Devices: []DeviceConfig{DefaultDevice(udid15, "15.8")}}, keys, testLog)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { l.Close() })
+	l := stillLab(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// Every end is a good one, as long as there is an end.
 		_ = serveLockdown(t.Context(), l.devices[0], byteConn{Reader: bytes.NewReader(b)})

@@ -143,6 +143,8 @@ func TestGoIOSPairsOnceSomebodyTapsTrust(t *testing.T) {
 	c.Paired = false
 	l := startLab(t, c)
 	device := goIOSDevice(t, udid15)
+	listener := dialMux(t)
+	askMux(t, listener, map[string]any{"MessageType": "Listen"})
 	if err := ios.Pair(device); err == nil || !strings.Contains(err.Error(), "PairingDialog") {
 		t.Fatalf("first pairing: %v", err)
 	}
@@ -152,6 +154,11 @@ func TestGoIOSPairsOnceSomebodyTapsTrust(t *testing.T) {
 	}
 	if v, err := ios.GetProductVersion(device); err != nil || v.String() != "15.8.0" {
 		t.Errorf("after pairing: %v, %v", v, err)
+	}
+	for _, want := range []string{"Attached", "Paired"} {
+		if m, err := readMux(listener); err != nil || m.body["MessageType"] != want || m.body["DeviceID"] != uint64(1) {
+			t.Errorf("a listener heard %v, %v, want %s", m.body, err, want)
+		}
 	}
 }
 
