@@ -3,6 +3,7 @@
 package deps
 
 import (
+	_ "golang.org/x/net/http2"
 	_ "github.com/danielpaulus/go-ios/ios"
 	_ "github.com/danielpaulus/go-ios/ios/afc"
 	_ "github.com/danielpaulus/go-ios/ios/fileservice"
