@@ -123,7 +123,7 @@ func TestEachDisturbanceAloneMakesTheVerdictUnqualified(t *testing.T) {
 			f.row(2).ns = f.row(1).ns + 50_000_100
 			f.frameOf(2).EndMach = f.frameOf(1).EndMach + 1_199_998
 			f.frameOf(3).PreviousMach = f.frameOf(2).EndMach
-		}, "edge-cut 1, cut-differs 10", func(c *lab27.Counts) { c.PresentedInside++; c.EdgePairs--; c.EdgeCutPresented = 1 },
+		}, "edge-cut 1, cut-differs 9", func(c *lab27.Counts) { c.PresentedInside++; c.EdgePairs--; c.EdgeCutPresented = 1 },
 			[]string{`{"kind":"edge-cut","n":2,"phase":"baseline","line":3,`}},
 		{"a frame without an end", func(f *fixture) { f.frames = append(f.frames, lab27.Frame{RawSequence: 90_003, DisplayID: 1}) },
 			"unplaced-frame 1", func(c *lab27.Counts) { c.Unplaced = 1 }, nil},
