@@ -56,7 +56,7 @@ func (p *Phone) CheckDeveloperImage(ctx context.Context) error {
 func (p *Phone) askImageMounter(ctx context.Context, request map[string]any) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
 	defer cancel()
-	conn, err := p.via.connect(ctx, imageMounterService)
+	conn, err := p.plain.connect(ctx, imageMounterService)
 	if err != nil {
 		return nil, err
 	}

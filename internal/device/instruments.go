@@ -22,7 +22,7 @@ type Instruments struct {
 func (p *Phone) OpenInstruments(ctx context.Context) (*Instruments, error) {
 	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
 	defer cancel()
-	conn, err := p.via.connect(ctx, p.via.instruments())
+	conn, err := p.developer.connect(ctx, p.developer.instruments())
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,8 @@
 //
 //	List, Find, WaitAttached   what is attached
 //	Open                       one phone: its facts, and a way to its services
-//	Phone.Connect              a connection to a named service, whatever lies beneath
-//	OpenInstruments            a DTX connection; on it MachTime, Processes, Launch, AppStates, the tap
+//	Phone.Connect              a connection to a named service by cable
+//	Phone.OpenInstruments      a DTX connection, by cable or through a tunnel; on it MachTime, Processes, Launch, AppStates, the tap
 //
 // Every precondition that does not hold is a *Problem with a code and a remedy.
 package device
@@ -44,6 +44,14 @@ func (f Facts) Major() int {
 	return n
 }
 
+// TunnelByCable reports whether the tunnel can be made over lockdown, without root: iOS 17.4 and later. 17.0 to 17.3 have another way.
+func (f Facts) TunnelByCable() bool {
+	_, rest, _ := strings.Cut(f.OSVersion, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(minor)
+	return f.Major() > FirstTunnelRelease || f.Major() == FirstTunnelRelease && err == nil && n >= 4
+}
+
 // simulatedKey is a lockdown value that only a simulated device has. It is asked of every device.
 const simulatedKey = "FramebridgeSimulated"
 
@@ -58,9 +66,15 @@ type transport interface {
 // Phone is an attached phone. It holds no connection of its own.
 type Phone struct {
 	Facts
-	entry Entry
-	via   transport
+	plain     transport // services that every release offers by cable
+	developer transport // instruments
 }
+
+// FirstTunnelRelease is the first major release whose developer services are reached through a tunnel only.
+const FirstTunnelRelease = 17
+
+// NeedsTunnel reports whether this release's developer services are behind a tunnel.
+func (f Facts) NeedsTunnel() bool { return f.Major() >= FirstTunnelRelease }
 
 // ReadFacts asks an attached phone who it is. It needs no pairing; the phone tells an unpaired host little more than its version.
 func ReadFacts(ctx context.Context, e Entry) (Facts, error) {
@@ -84,29 +98,30 @@ func ReadFacts(ctx context.Context, e Entry) (Facts, error) {
 	return f, nil
 }
 
-// Open reads a phone's facts and finds the way to its services. The pairing is checked, nothing is kept open.
-func Open(ctx context.Context, e Entry) (*Phone, error) {
+// Open reads a phone's facts and finds the way to its services. The pairing is checked, nothing is kept open. agent is asked for the
+// tunnel of releases that need one, and not before a service is wanted.
+func Open(ctx context.Context, e Entry, agent Agent) (*Phone, error) {
 	facts, err := ReadFacts(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	p := &Phone{Facts: facts, entry: e}
-	if facts.Major() >= 17 {
-		return p, problem(NeedsTunnel, nil, "", "%s runs iOS %s, whose developer services need a tunnel", e.UDID, facts.OSVersion)
-	}
+	p := &Phone{Facts: facts}
 	via := &usbmuxTransport{entry: e}
 	if via.record, err = pairRecord(ctx, e.UDID); err != nil {
 		return p, err
 	}
-	p.via = via
+	p.plain, p.developer = via, via
+	if facts.NeedsTunnel() {
+		p.developer = &rsdTransport{udid: e.UDID, agent: agent}
+	}
 	return p, nil
 }
 
-// Connect opens a connection to a service of the phone.
+// Connect opens a connection to a service that needs no tunnel.
 func (p *Phone) Connect(ctx context.Context, service string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
 	defer cancel()
-	return p.via.connect(ctx, service)
+	return p.plain.connect(ctx, service)
 }
 
 // usbmuxTransport reaches the services of iOS 14 to 16: usbmux, lockdown with a TLS session, a port for each service.

@@ -21,6 +21,7 @@ const (
 	BadAnswer             Code = "bad-answer"
 	ConnectionLost        Code = "connection-lost"
 	AppMissing            Code = "app-missing"
+	PortTaken             Code = "port-taken"
 )
 
 // Problem is a precondition that does not hold: what was found, and the one thing that mends it.
@@ -52,6 +53,9 @@ func CodeOf(err error) Code {
 	}
 	return ""
 }
+
+// tunnelRemedy starts what tells of tunnels.
+const tunnelRemedy = "framebridge tunnel"
 
 func problem(code Code, err error, remedy, format string, args ...any) *Problem {
 	return &Problem{Code: code, What: fmt.Sprintf(format, args...), Remedy: remedy, Err: err}

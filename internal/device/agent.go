@@ -1,0 +1,121 @@
+package device
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"syscall"
+
+	"github.com/danielpaulus/go-ios/ios"
+)
+
+// Agent is where a tunnel agent tells of its tunnels: go-ios's info API, which `framebridge tunnel` serves too.
+type Agent struct {
+	Host string
+	Port int
+}
+
+// DefaultAgent is the agent that $GO_IOS_AGENT_HOST and $GO_IOS_AGENT_PORT name, else 127.0.0.1:60105, as go-ios has it.
+func DefaultAgent() Agent { return Agent{Host: ios.HttpApiHost(), Port: ios.HttpApiPort()} }
+
+func (a Agent) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
+
+// Tunnel leads to one phone. Its JSON is that of go-ios's info API.
+type Tunnel struct {
+	UDID    string `json:"udid"`
+	Address string `json:"address"` // the phone's, in the tunnel
+	RSDPort int    `json:"rsdPort"`
+	// Userspace says that the agent carries connections: they are dialled at UserspacePort of the agent's host, and begin with the
+	// address and port that they are for. Otherwise the system routes to Address.
+	Userspace     bool `json:"userspaceTun"`
+	UserspacePort int  `json:"userspaceTunPort"`
+}
+
+// maxAgentAnswer bounds what is read of an agent: a tunnel takes some 150 bytes.
+const maxAgentAnswer = 64 << 10
+
+// Find asks the agent for a phone's tunnel.
+func (a Agent) Find(ctx context.Context, udid string) (Tunnel, error) {
+	var t Tunnel
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.String()+"/tunnel/"+url.PathEscape(udid), nil)
+	if err != nil {
+		return t, problem(NeedsTunnel, err, "", "no address of a tunnel agent")
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return t, problem(NeedsTunnel, nil, tunnelRemedy, "no tunnel agent answers at %s", a)
+	} else if err != nil {
+		return t, silence(ctx, fmt.Errorf("tunnel agent at %s: %w", a, err), "the tunnel agent at "+a.String())
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAgentAnswer))
+	switch {
+	case err != nil:
+		return t, silence(ctx, fmt.Errorf("tunnel agent at %s: %w", a, err), "the tunnel agent at "+a.String())
+	case response.StatusCode == http.StatusNotFound:
+		return t, problem(NeedsTunnel, nil, tunnelRemedy, "the tunnel agent at %s has no tunnel to %s", a, udid)
+	case response.StatusCode != http.StatusOK:
+		return t, problem(BadAnswer, nil, tunnelRemedy, "the tunnel agent at %s answers %s", a, response.Status)
+	}
+	if err := json.Unmarshal(body, &t); err != nil {
+		return t, problem(BadAnswer, err, tunnelRemedy, "what answers at %s is no tunnel agent", a)
+	}
+	if _, err := netip.ParseAddr(t.Address); err != nil || t.UDID != udid || badPort(t.RSDPort) || t.Userspace && badPort(t.UserspacePort) {
+		return t, problem(BadAnswer, nil, tunnelRemedy, "the tunnel agent at %s gives a tunnel that leads nowhere: %+v", a, t)
+	}
+	return t, nil
+}
+
+// Answers reports whether an agent is there at all.
+func (a Agent) Answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", a.String())
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+func badPort(port int) bool { return port < 1 || port > 65535 }
+
+// dial opens a connection to a port of the phone through the tunnel.
+func (a Agent) dial(ctx context.Context, t Tunnel, port int) (net.Conn, error) {
+	if badPort(port) {
+		return nil, problem(BadAnswer, nil, "", "port %d of %s is none", port, t.UDID)
+	}
+	var d net.Dialer
+	address := net.JoinHostPort(t.Address, strconv.Itoa(port))
+	if t.Userspace {
+		address = net.JoinHostPort(a.Host, strconv.Itoa(t.UserspacePort))
+	}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		if err := silence(ctx, err, "the tunnel to "+t.UDID); CodeOf(err) != "" {
+			return nil, err
+		}
+		return nil, problem(ConnectionLost, err, "", "the tunnel to %s is broken", t.UDID)
+	}
+	if t.Userspace {
+		preamble := netip.MustParseAddr(t.Address).As16() // Find has parsed it
+		head := append(preamble[:], byte(port), byte(port>>8), 0, 0)
+		release := bound(ctx, conn)
+		_, err := conn.Write(head)
+		release()
+		if err != nil {
+			conn.Close()
+			return nil, problem(ConnectionLost, err, "", "the tunnel to %s is broken", t.UDID)
+		}
+	}
+	return conn, nil
+}
