@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/framebridge/framebridge/internal/capture"
+	"github.com/framebridge/framebridge/internal/device"
 	"github.com/framebridge/framebridge/ledger"
 )
 
@@ -113,6 +114,8 @@ func runCapture(ctx context.Context, o capture.Options, out, errOut io.Writer, a
 	line := newLiveLine(errOut)
 	var publication []byte
 	o.Tool = tool
+	o.Agent = device.DefaultAgent()
+	o.TunnelWorker = tunnelWorker(false)
 	o.Notice = line.notice
 	o.Progress = func(p capture.Progress) {
 		if asJSON {

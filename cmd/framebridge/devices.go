@@ -52,12 +52,15 @@ func listAttached(ctx context.Context) ([]attached, error) {
 	list := make([]attached, 0, len(entries))
 	for _, e := range entries {
 		a := attached{Facts: device.Facts{UDID: e.UDID, Connection: e.Connection}}
-		phone, err := device.Open(ctx, e)
+		phone, err := device.Open(ctx, e, device.DefaultAgent())
 		if phone != nil {
 			a.Facts = phone.Facts
 		}
 		if err == nil {
 			err = phone.CheckDeveloperServices(ctx)
+		}
+		if err == nil {
+			_, err = phone.CheckTunnel(ctx)
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

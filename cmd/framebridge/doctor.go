@@ -107,8 +107,8 @@ func diagnose(ctx context.Context, udid string) *diagnosis {
 	if !add("answers", fmt.Sprintf("%s, iOS %s (%s)", d.Facts.ProductType, d.Facts.OSVersion, d.Facts.BuildVersion), err) {
 		return d
 	}
-	phone, err := device.Open(ctx, entry)
-	if !add("paired and reachable", "yes", err) {
+	phone, err := device.Open(ctx, entry, device.DefaultAgent())
+	if !add("paired", "yes", err) {
 		return d
 	}
 	if phone.Major() >= 16 && !add("developer mode", "on", phone.CheckDeveloperMode(ctx)) {
@@ -116,6 +116,12 @@ func diagnose(ctx context.Context, udid string) *diagnosis {
 	}
 	if !add("developer disk image", "mounted", phone.CheckDeveloperImage(ctx)) {
 		return d
+	}
+	if phone.NeedsTunnel() {
+		found, err := phone.CheckTunnel(ctx)
+		if !add("tunnel", found, err) {
+			return d
+		}
 	}
 	survey, err := capture.Listen(ctx, phone, surveyFor)
 	if add("tap", fmt.Sprintf("listened for %s", surveyFor), err) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -40,6 +41,11 @@ type Options struct {
 	NoLaunch bool
 	// Foreground is the operator's word that the app is in the foreground, for releases that do not tell.
 	Foreground bool
+
+	// Agent tells of tunnels to phones of iOS 17 and later.
+	Agent device.Agent
+	// TunnelWorker makes the command of a tunnel worker, for a recording that finds no agent; nil: it does without.
+	TunnelWorker func(ctx context.Context, udid string) *exec.Cmd
 
 	Tool ledger.Tool
 	// Progress is called from the recording goroutine with every publication.
@@ -83,6 +89,11 @@ const brokenLimit = time.Second
 func Run(ctx context.Context, o Options) (*Result, error) {
 	log := zerolog.Ctx(ctx)
 	src := newSource(o, log)
+	endTunnel, err := src.ownTunnel(ctx, o.TunnelWorker)
+	if err != nil {
+		return nil, err
+	}
+	defer endTunnel()
 	conn, err := src.connect(ctx, true)
 	if err != nil {
 		return nil, err

@@ -92,7 +92,7 @@ func (s *source) connect(ctx context.Context, first bool) (_ *connection, err er
 	if err != nil {
 		return nil, err
 	}
-	if c.phone, err = device.Open(ctx, entry); err != nil {
+	if c.phone, err = device.Open(ctx, entry, s.o.Agent); err != nil {
 		return nil, err
 	}
 	s.udid = entry.UDID
