@@ -76,7 +76,7 @@ func TestGoIosTalksToADeviceMadeOfReaderAndWriter(t *testing.T) {
 				case "refuse":
 					answer = must(m.AnswerError(RemoteError{"DTXMessage", 2, "not today"}))
 				}
-				time.Sleep(5 * time.Millisecond) // go-ios loses an answer that comes before it waits
+				time.Sleep(100 * time.Millisecond) // go-ios loses an answer that comes before it waits, and 5 ms were not enough on a busy machine
 				if m.ExpectsReply {
 					err = w.WriteMessage(answer)
 				}
