@@ -177,7 +177,7 @@ func (f *figures) count(earlier, later *kept, by int) {
 }
 
 func (f *figures) add(fr *frame) {
-	inOrder, uncrossed := f.descents == 0, f.crossings == 0
+	inOrder := f.descents == 0
 	if f.kept == maxFrames {
 		f.forgetOldest()
 	}
@@ -202,7 +202,7 @@ func (f *figures) add(fr *frame) {
 	for f.ago(s.ten.n).presentationNs <= q-windowNs {
 		s.subTen(f.ago(s.ten.n))
 	}
-	if !uncrossed || f.crossings > 0 {
+	if f.crossings > 0 {
 		// One more than those of the second, whose left edge is open: a frame shorter than 1 ns may lie on that edge.
 		s.whole = f.wholeAmong(min(s.second.n+1, f.kept), q)
 		return
@@ -311,15 +311,9 @@ func deviationUs(n, sumNs uint64, squares natural) Int {
 		root := (2*k + 1) * n * 1000
 		return natural{lo: root}.times(root)
 	}
-	// The floating-point root may be a step off; the exact comparisons put that right.
+	// The floor, or next to a whole number perhaps the one beside it: both lead to the same rounding.
 	us := uint64(math.Sqrt(float64(variance.hi)*(1<<64)+float64(variance.lo)) / float64(2*n*1000))
-	for us > 0 && !halfway(us-1).less(variance) {
-		us--
-	}
-	for halfway(us).less(variance) {
-		us++
-	}
-	if us%2 == 1 && halfway(us) == variance {
+	if middle := halfway(us); middle.less(variance) || middle == variance && us%2 == 1 {
 		us++
 	}
 	return Of(int64(us))

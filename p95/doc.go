@@ -1,0 +1,66 @@
+// Package p95 computes P95 frame time over the last ten seconds (metric ios.frame.time.p95, policy p95-window-segment.v2), the other
+// display figures, and the receipts that make each published number checkable. It is pure: a Meter takes a session's events in their
+// order, with their times, and yields publications. Recording, replay and the cost bench all drive the same Meter.
+//
+// # Structure and cost
+//
+// Values lie in a ring in order of arrival, which the order marks make the order of presentation, and their keys (frame time, place in
+// the ring) lie sorted in leaves of at most 64. A record binary-searches nothing: a search counts keys that are not above, over a few
+// samples and then within one stretch, since a handful of comparisons more costs less than one branch that cannot be predicted. With k
+// values and leaves of B = 64:
+//
+//	a record        O(k/B + B) to insert, the same for each value that it pushes out; a clear is O(k/B)
+//	a publication   O(log k) to find the left edge, then O(k/B) from the largest leaf down; where T has run ahead of P, so that the
+//	                window is less than what is held, it walks the keys down instead, O(0.05 k + those left behind)
+//
+// Values are not forgotten when T passes them, since T falls back when a late batch arrives, and the edge with it.
+//
+// Measured (AMD EPYC at 2.6 GHz, one core, least of many runs; go test -bench .): a record through the window, beyond the 40 ns of the
+// other figures, takes 80 ns (equal, rising or falling frame times) to 120 ns (random ones) at k = 1,200 and at k = 4,096 alike. A
+// publication, other figures included, takes 50 to 60 ns; with N a second after H, up to 110 ns at k = 1,200 and 380 ns at k = 4,096.
+// Nothing is allocated after NewMeter, which takes 431 kB.
+//
+// # Where the contract leaves room
+//
+// Records:
+//   - A "native integer" of a valid record is swapId, frameSeed, beginMach, endMach, previousMach, refreshIntervalMach, bufferCount,
+//     skipRequest (and displayId, asked of every record). surfaceId may be missing.
+//   - There is no check against a mark that is not there. A mark is raised by whatever a record of lines 8 and 10 has, unchecked in the
+//     first case.
+//   - A source contract does not name the channel, but a source object with a member missing or of the wrong type is none.
+//   - The interval of line 9 is the frame time in whole ns: 1,100,000,000.9 ns is not over.
+//   - With refreshIntervalMach below 1, the native integers give no multiple: it must be null. A multiple that does not fit int64 in
+//     thousandths, and any figure of more decimals than it may have (adapter.Record's InexactFigures, lifetimeMs too), equals nothing.
+//   - Records count and clear in the background as in the foreground.
+//
+// Events:
+//   - target.state, source.gap and clock.bridge before the first bind have no effect.
+//   - lastClear has the record's rawSequence and hostNs where it has them; null and the event's hostNs for an event; both null for a
+//     line that the reader rejected.
+//   - A bind is checked for its timebase first, then against what is bound. A lower generation or pid is another target, not a retrograde bind.
+//   - A clock bridge is forgotten when the bound source epoch changes, and never comes back. One whose continuous time gives no ns
+//     (negative, timebase part below 1, outside int64) is taken for one without continuous time. D is by the bridge's own timebase.
+//
+// Publications:
+//   - The highest N is over all publications, whatever their quality, and outlives binds.
+//   - With background, N may lie below H: T is then below P, and values after T do not count.
+//   - A time that does not fit int64 is null in the receipt (windowLeftNs, windowRightNs, widthNs, ageLowerBoundNs); checks are made on the exact one.
+//   - With host-regression, P, H and clockBridge are told as otherwise.
+//
+// Other figures:
+//   - A record counts by its native integers alone; besides what the contract names it needs a hostNs, and an end whose ns fit int64.
+//     Its identity, order, source, policy, decoded and verified are not looked at.
+//   - Frame times are in whole ns, rounded down, in every figure; so are the two ends of an interval, and each overrun (worked out in
+//     ticks). Sums are of integers, and each figure is rounded once, half to even, from its exact value.
+//   - hitchMsPerS and missedRefreshes are null while a frame in the ten seconds does not tell: beginMach, refreshIntervalMach,
+//     bufferCount or skipRequest missing or negative, or an overrun outside int64. floor in the rule for missed refreshes is the floor:
+//     a begin after the end makes it negative.
+//   - hitchMsPerS is null where the frame times add up to 0 ns; refreshHz where the refresh interval is missing or below 1, or interval
+//     * numer does not fit 64 bits; each figure where it does not fit int64 in its own unit.
+//   - What is remembered is bounded: the last 4,096 counted records by arrival (34 s at 120 Hz). With F the latest presentation among
+//     those that were pushed out, fps and jitterMs are null where F >= Q - 1 s, hitchMsPerS and missedRefreshes where F >= Q - 10 s.
+//   - Frames presented after Q, which only a log out of order has, are in no window.
+//   - host-regression nulls them as a condition (N not above the highest N, or N below H), also where the quality is overflow. H belongs
+//     to the P95: with N below the latest arrival by up to a second, which no live recorder writes, a Meter without P95 still tells them,
+//     as one does for unmarked records.
+package p95
