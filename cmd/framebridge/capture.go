@@ -20,7 +20,7 @@ import (
 func newCapture() *cobra.Command {
 	var o capture.Options
 	var root string
-	var asJSON bool
+	var asJSON, noLedger bool
 	cmd := &cobra.Command{
 		Use:   "capture --bundle ID",
 		Short: "Record a phone's frames into a session, with a live line",
@@ -55,8 +55,11 @@ something happens, long frame times are idleness, not jank: hitches tell those a
 			if err := placeSession(&o.Dir, root, o.UDID); err != nil {
 				return err
 			}
-			_, err := runCapture(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON)
-			return err
+			result, err := runCapture(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON)
+			if result == nil || result.Manifest == nil || noLedger {
+				return err
+			}
+			return errors.Join(err, intoLedger(root, o.Dir, result.Manifest, cmd.ErrOrStderr()))
 		},
 	}
 	f := cmd.Flags()
@@ -71,11 +74,26 @@ something happens, long frame times are idleness, not jank: hitches tell those a
 	f.BoolVar(&o.Launch, "launch", false, "start the app in a new process life even if it runs")
 	f.BoolVar(&o.NoLaunch, "no-launch", false, "never start the app; it must run")
 	f.BoolVar(&o.Foreground, "foreground", false, "your word that the app is in the foreground, for releases that do not tell (iOS 14 and 15)")
+	f.BoolVar(&noLedger, "no-ledger", false, noLedgerHelp)
 	f.BoolVar(&asJSON, "json", false, "publications as JSON lines on stdout, then the result")
 	return cmd
 }
 
 const rootHelp = "where sessions are kept (default: $FRAMEBRIDGE_ROOT, else ~/.local/share/framebridge)"
+
+const noLedgerHelp = "do not enter the sealed session into the ledger of its root"
+
+// intoLedger enters a sealed session into the ledger of its root. It has a moment even after Ctrl-C: the session is worth naming.
+func intoLedger(rootFlag, dir string, m *ledger.Manifest, errOut io.Writer) error {
+	root, err := sessionRoot(rootFlag)
+	if err != nil {
+		return err
+	}
+	if err := recordSession(context.Background(), root, dir, m, errOut); err != nil {
+		return fmt.Errorf("%s is sealed, but not in the ledger: %w", dir, err)
+	}
+	return nil
+}
 
 func sessionRoot(flag string) (string, error) {
 	home, _ := os.UserHomeDir()

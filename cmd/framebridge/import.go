@@ -21,6 +21,7 @@ import (
 func newImport() *cobra.Command {
 	cmd := &cobra.Command{Use: "import", Short: "Make a session of a recording of another tool"}
 	var timebase, dir, root string
+	var noLedger bool
 	xctrace := &cobra.Command{
 		Use:   "xctrace FILE",
 		Short: "Import an os-signpost-interval export of Instruments",
@@ -55,12 +56,16 @@ offset must agree within one tick over all frames, or the import refuses.`,
 				return fail(exitFailed, "%w", err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "session  %s\nstate    %s, %d frames, evidence %s\n", dir, stateText(m), m.Counts[ledger.TypeRawRecord], m.Evidence)
-			return nil
+			if noLedger {
+				return nil
+			}
+			return intoLedger(root, dir, m, cmd.ErrOrStderr())
 		},
 	}
 	xctrace.Flags().StringVar(&timebase, "timebase", "125/3", "the recorded device's timebase (125/3 on Apple silicon and iPhones)")
 	xctrace.Flags().StringVarP(&dir, "output", "o", "", "the session's directory, which must not exist (default: a new one under --root)")
 	xctrace.Flags().StringVar(&root, "root", "", rootHelp)
+	xctrace.Flags().BoolVar(&noLedger, "no-ledger", false, noLedgerHelp)
 	cmd.AddCommand(xctrace)
 	return cmd
 }

@@ -25,8 +25,9 @@ func newLiveLine(w io.Writer) *liveLine {
 	return &liveLine{w: w, terminal: isFile && term.IsTerminal(int(f.Fd()))}
 }
 
-func (l *liveLine) show(p capture.Progress) {
-	text := liveText(p)
+func (l *liveLine) show(p capture.Progress) { l.text(liveText(p)) }
+
+func (l *liveLine) text(text string) {
 	if !l.terminal {
 		fmt.Fprintln(l.w, text)
 		return

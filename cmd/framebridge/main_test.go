@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		os.Exit(1)
 	}
+	os.Setenv("FRAMEBRIDGE_ROOT", filepath.Join(dir, "root")) // the ledger of sessions made here
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSealedSessionsGoIntoTheLedgerAndCanBeProved(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("FRAMEBRIDGE_ROOT", root)
+	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
+	must(t, "ledger", "init")
+	must(t, "capture", "--bundle", "com.example.app", "--duration", "2s")
+	must(t, "capture", "--bundle", "com.example.app", "--duration", "1s", "--no-ledger")
+	if e := must(t, "ledger", "append-note", "first week"); !strings.Contains(e.stdout, "entry 2") {
+		t.Errorf("append-note: %s, want entry 2: 0 opens the ledger, 1 is the session", e.stdout)
+	}
+	if e := must(t, "ledger", "log"); strings.Count(e.stdout, "\n") != 3 || !strings.Contains(e.stdout, "round.session") || !strings.Contains(e.stdout, "E2") {
+		t.Errorf("log:\n%s", e.stdout)
+	}
+	if e := must(t, "ledger", "show", "1"); !strings.Contains(e.stdout, `"path":"sessions/`) || !strings.Contains(e.stdout, `manifest.json"`) {
+		t.Errorf("show 1: %s", e.stdout)
+	}
+	if e := must(t, "ledger", "verify"); !strings.Contains(e.stdout, "3 entries") || !strings.Contains(e.stdout, "--against") {
+		t.Errorf("verify: %s", e.stdout)
+	}
+
+	kept := filepath.Join(t.TempDir(), "checkpoint")
+	write(t, kept, must(t, "ledger", "checkpoint").stdout)
+	must(t, "ledger", "append-note", "second week")
+	must(t, "ledger", "verify", "--against", kept)
+
+	// The proof is checked where there is neither the ledger nor anything else of this host.
+	away := t.TempDir()
+	proof, key := filepath.Join(away, "proof"), filepath.Join(away, "key.pub")
+	write(t, proof, must(t, "ledger", "prove", "1").stdout)
+	public, err := os.ReadFile(filepath.Join(root, "ledger", "key.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, key, string(public))
+	t.Setenv("FRAMEBRIDGE_ROOT", away)
+	for _, k := range []string{key, strings.TrimSpace(string(public))} {
+		if e := must(t, "verify-proof", proof, "--key", k); !strings.Contains(e.stdout, "entry 1 (round.session)") {
+			t.Errorf("verify-proof: %s", e.stdout)
+		}
+	}
+	text, _ := os.ReadFile(proof)
+	write(t, proof, strings.Replace(string(text), `"state":"complete"`, `"state":"partial"`, 1))
+	if e := command(t, "verify-proof", proof, "--key", key); e.code != exitMismatch {
+		t.Errorf("a forged proof: exit code %d, %s", e.code, e.stderr)
+	}
+
+	// Another ledger made from the same key is no continuation of the checkpoint.
+	other := t.TempDir()
+	if out, err := exec.Command("cp", "-r", root+"/ledger", other).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	for _, name := range []string{"entries.jsonl", "hashes", "checkpoints"} {
+		os.Remove(filepath.Join(other, "ledger", name))
+	}
+	for range 4 {
+		must(t, "ledger", "append-note", "rewritten", "--root", other)
+	}
+	must(t, "ledger", "verify", "--root", other)
+	if e := command(t, "ledger", "verify", "--root", other, "--against", kept); e.code != exitMismatch {
+		t.Errorf("a rewritten ledger against the kept checkpoint: exit code %d\n%s%s", e.code, e.stdout, e.stderr)
+	}
+
+	// A changed byte of a named session is found and named.
+	t.Setenv("FRAMEBRIDGE_ROOT", root)
+	events, err := filepath.Glob(filepath.Join(root, "sessions", "*", "events.jsonl"))
+	if err != nil || len(events) != 2 {
+		t.Fatalf("%v, sessions %v", err, events)
+	}
+	entry := must(t, "ledger", "show", "1").stdout
+	for _, path := range events {
+		if !strings.Contains(entry, filepath.Base(filepath.Dir(path))) {
+			continue
+		}
+		log, _ := os.ReadFile(path)
+		log = bytes.Replace(log, []byte(`"endMach":1`), []byte(`"endMach":2`), 1)
+		log = bytes.Replace(log, []byte(`"endMach":2`), []byte(`"endMach":3`), 1)
+		os.Chmod(path, 0o644)
+		write(t, path, string(log))
+		if e := command(t, "ledger", "verify"); e.code != exitMismatch || !strings.Contains(e.stdout, "events.jsonl") {
+			t.Errorf("a changed session: exit code %d\n%s", e.code, e.stdout)
+		}
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
