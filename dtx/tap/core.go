@@ -41,7 +41,7 @@ const (
 	maxDepth      = 8        // structs in structs: message, argument and data make 3. Bounds the cost of walking through a value
 	maxColumns    = 256      // of a table; known ones have at most 15
 	maxNameBytes  = 128      // of a table or a column; known ones have at most 20
-	tables        = 1 << 8   // an id is one byte
+	tableIDs      = 1 << 8   // an id is one byte
 	firstNodes    = 1 << 10  // sizes to begin with; they double as needed
 	firstText     = 16 << 10 //
 )
@@ -128,7 +128,7 @@ var faults = [...]string{
 type core struct {
 	want   Want
 	mode   mode
-	tables [tables]table
+	tables [tableIDs]table
 	row    Row
 	broken bool // by the handler
 

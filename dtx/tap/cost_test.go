@@ -107,25 +107,24 @@ func dataFile(t testing.TB, name string) []byte {
 	return content
 }
 
-// rowStream joins the payloads of a wire file.
-func rowStream(t testing.TB, name string) []byte {
-	var all []byte
+// wirePayloads are the payloads of a wire file.
+func wirePayloads(t testing.TB, name string) (payloads [][]byte) {
 	for r := NewWireReader(bytes.NewReader(dataFile(t, name))); ; {
 		record, err := r.Next()
 		if err == io.EOF {
-			return all
+			return payloads
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, record.Payload...)
+		payloads = append(payloads, bytes.Clone(record.Payload))
 	}
 }
 
 // steadyRows cuts the iOS 18 stream into its first three frames and the 9 frames after them. Those find the stack as they leave it, so they can be repeated
 // without end.
 func steadyRows(t testing.TB) (start, repeat []byte) {
-	all := rowStream(t, "tap/ios18.wire")
+	all := bytes.Join(wirePayloads(t, "tap/ios18.wire"), nil)
 	ends := 0
 	for i := 0; i < len(all); i += 2 {
 		if all[i+1] == opRowEnd {
@@ -182,5 +181,28 @@ func BenchmarkFrameLifetimeRows(b *testing.B) {
 		b.ReportMetric(float64(decode.Nanoseconds())/float64(rows), "ns/row")
 		b.ReportMetric(float64(rows)/decode.Seconds(), "rows/s")
 		b.ReportMetric(float64(decode)/float64(bare), "x-xor")
+	}
+}
+
+// The aim is 8 times a bare walk. Twice that, in the best of many tries, is not noise.
+func TestDecodingCostsAFewTimesABareWalkOverTheWords(t *testing.T) {
+	decode, bare, rows := cost(t, 30)
+	ratio := float64(decode) / float64(bare)
+	t.Logf("%.0f ns a row, %.0f rows a second, %.1f times a bare walk", float64(decode)/float64(rows), float64(rows)/decode.Seconds(), ratio)
+	if ratio > 16 {
+		t.Errorf("a row costs %.1f times a bare walk over its words, at most 8 are aimed at", ratio)
+	}
+}
+
+func TestRowsAllocateNothing(t *testing.T) {
+	start, repeat := steadyRows(t)
+	dec, f := NewDecoder(Want{"os-signpost": frameColumns}), &frames{}
+	dec.Decode(start, f)
+	torn := bytes.Repeat(repeat, 2)
+	if n := testing.AllocsPerRun(100, func() {
+		dec.Decode(torn[:1001], f)
+		dec.Decode(torn[1001:], f)
+	}); n != 0 || f.gaps != 0 {
+		t.Errorf("%v allocations in %d rows, %d gaps", n, 2*18, f.gaps)
 	}
 }
