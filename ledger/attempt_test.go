@@ -263,6 +263,29 @@ func TestOnlyTheLedgersOwnKeySigns(t *testing.T) {
 	}
 }
 
+func TestSealedSessionIsNamedByItsManifest(t *testing.T) {
+	root := t.TempDir()
+	dir := SessionDir(root, "first")
+	if _, err := SessionEntry(root, dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no session: %v", err)
+	}
+	if _, _, err := recordThrough(osDisk{}, dir, false); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(readFile(t, filepath.Join(dir, "manifest.json"))))
+	digest := fmt.Sprintf("%x", sum)
+	for rootOf, path := range map[string]string{root: "sessions/first/manifest.json", t.TempDir(): dir + "/manifest.json"} {
+		e, err := SessionEntry(rootOf, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := `{"name":"first","sessionId":"5f0cb2a8-31d7-4f0e-9c9a-0b6a0a4c7d11","state":"complete","manifestSha256":"` + digest + `"}`
+		if e.Kind != KindRoundSession || e.Evidence != EvidenceE2 || len(e.Files) != 1 || e.Files[0] != (NamedFile{path, digest}) || string(e.Body) != body {
+			t.Errorf("entry %+v with body %s", e, e.Body)
+		}
+	}
+}
+
 func TestRefusedEntryLeavesTheLedgerAsItWas(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ledger")
 	w := mustOpen(t, dir)

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -84,6 +86,49 @@ func ReadEntry(dir string, n int64) (e Entry, line []byte, err error) {
 		}
 		return e, append([]byte(nil), line...), nil
 	}
+}
+
+// SessionEntry is the entry that names the sealed session in dir, for the ledger under root. Times and, where it belongs to one, the
+// attempt are the caller's to fill in.
+func SessionEntry(root, dir string) (Entry, error) {
+	m, err := ReadManifest(dir)
+	if err != nil {
+		return Entry{}, fmt.Errorf("name session %s: %w", dir, err)
+	}
+	manifest, err := NameFile(root, filepath.Join(dir, ManifestName))
+	if err != nil {
+		return Entry{}, fmt.Errorf("name session %s: %w", dir, err)
+	}
+	body, err := json.Marshal(struct {
+		Name      string `json:"name"`
+		SessionID string `json:"sessionId"`
+		State     State  `json:"state"`
+		Manifest  string `json:"manifestSha256"`
+	}{m.Name, m.SessionID, m.State, manifest.SHA256})
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{Kind: KindRoundSession, Evidence: m.Evidence, Files: []NamedFile{manifest}, Body: body}, nil
+}
+
+// NameFile hashes a file and names it as an entry of the ledger under root does: relative to root where it lies below, so that root can
+// be moved, else absolute.
+func NameFile(root, path string) (NamedFile, error) {
+	got, err := digestFile(path, nil)
+	if err != nil {
+		return NamedFile{}, err
+	}
+	name, err := filepath.Abs(path)
+	if err != nil {
+		return NamedFile{}, err
+	}
+	if root, err = filepath.Abs(root); err != nil {
+		return NamedFile{}, err
+	}
+	if below, err := filepath.Rel(root, name); err == nil && filepath.IsLocal(below) {
+		name = below
+	}
+	return NamedFile{Path: filepath.ToSlash(name), SHA256: hex.EncodeToString(got.sha256[:])}, nil
 }
 
 // LatestCheckpoint reads the last whole signed checkpoint of the ledger in dir: what an auditor keeps elsewhere, for VerifyOptions.Against.
