@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"syscall"
 
 	"github.com/danielpaulus/go-ios/ios"
 
@@ -84,7 +85,7 @@ func rsdError(ctx context.Context, t Tunnel, err error) error {
 	if err := silence(ctx, err, "service discovery of "+t.UDID); CodeOf(err) != "" {
 		return err
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		return problem(ConnectionLost, err, "", "%s ends the connection to its service discovery", t.UDID)
 	}
 	return problem(BadAnswer, err, "", "%s answers service discovery with something else", t.UDID)

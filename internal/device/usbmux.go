@@ -62,10 +62,13 @@ func guarded(exchange func() error) (err error) {
 	return exchange()
 }
 
-// silence turns a timeout into NoAnswer, and leaves every other error alone.
+// silence turns a timeout into NoAnswer, and leaves every other error alone. go-ios does not wrap what it reports, so that an error is also
+// taken for a timeout where the time is up.
 func silence(ctx context.Context, err error, who string) error {
+	deadline, bounded := ctx.Deadline()
+	timeUp := ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 	var ne net.Error
-	if err != nil && CodeOf(err) == "" && (errors.As(err, &ne) && ne.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil) {
+	if err != nil && CodeOf(err) == "" && (timeUp || errors.As(err, &ne) && ne.Timeout()) {
 		return problem(NoAnswer, err, "unplug the phone and plug it in again", "%s does not answer", who)
 	}
 	return err
