@@ -60,7 +60,8 @@ func Cost(off, on *Report, host []HostSample) CostVerdict {
 
 	s, t := off.Summary, on.Summary
 	if s.HasUsage && t.HasUsage && s.CPUWallNs > 0 && t.CPUWallNs > 0 {
-		growth := new(big.Rat).Sub(big.NewRat(100*t.CPUUsedNs, t.CPUWallNs), big.NewRat(100*s.CPUUsedNs, s.CPUWallNs))
+		growth := new(big.Rat).Sub(big.NewRat(t.CPUUsedNs, t.CPUWallNs), big.NewRat(s.CPUUsedNs, s.CPUWallNs))
+		growth.Mul(growth, big.NewRat(100, 1))
 		gate("cpu", "at most +2 percentage points", growth.Cmp(big.NewRat(MaxCPUPoints, 1)) <= 0, "%s percentage points", growth.FloatString(6))
 		grown := t.FootprintPeak - s.FootprintPeak
 		gate("footprint", "at most +8388608 bytes", grown <= MaxFootprintGrowth, "%d bytes", grown)

@@ -37,24 +37,24 @@ type StudyRun struct {
 	Candidates []Candidate `json:"candidates"`
 }
 
-// Study is several runs on several devices. It tabulates and does not judge: each run keeps its own verdict.
-type Study struct {
+// StudyTable is several runs on several devices. It tabulates and does not judge: each run keeps its own verdict.
+type StudyTable struct {
 	Schema  string     `json:"schema"`
 	Meaning string     `json:"meaning"`
 	Runs    []StudyRun `json:"runs"`
 }
 
 // NewStudy orders the runs by device, release and name.
-func NewStudy(runs []StudyRun) Study {
+func NewStudy(runs []StudyRun) StudyTable {
 	runs = slices.Clone(runs)
 	slices.SortStableFunc(runs, func(a, b StudyRun) int {
 		return strings.Compare(a.Match.DeviceModel+"\x00"+a.Match.OSVersion+"\x00"+a.Match.RunName, b.Match.DeviceModel+"\x00"+b.Match.OSVersion+"\x00"+b.Match.RunName)
 	})
-	return Study{Schema: "lab27.study/1", Meaning: Meaning, Runs: runs}
+	return StudyTable{Schema: "lab27.study/1", Meaning: Meaning, Runs: runs}
 }
 
 // JSON is the study for programs.
-func (s *Study) JSON() ([]byte, error) {
+func (s *StudyTable) JSON() ([]byte, error) {
 	data, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("lab27 study: %w", err)
@@ -63,7 +63,7 @@ func (s *Study) JSON() ([]byte, error) {
 }
 
 // Markdown is the study for people: the runs, what kept them from qualifying, and the candidates beside them.
-func (s *Study) Markdown() string {
+func (s *StudyTable) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Lab27 study\n\n%s\n\n## Runs\n\n", s.Meaning)
 	table(&b, []string{"device", "release", "run", "purpose", "verdict", "reasons", "paired", "of frames", "of presented", "difference µs", "offsets apart µs", "cuts failed", "worst P95 apart ms", "tail happened"})
