@@ -50,7 +50,7 @@ func (e *element) number() (n uint64, ok bool) {
 }
 
 // keptTags are the elements that frames are made of, besides the numbers and texts of messages. One string for each.
-var keptTags = [...]string{"start-time", "duration", "string", "category", "subsystem", "os-signpost-identifier", "process", "pid",
+var keptTags = [...]string{"start-time", "duration", "display-name", "string", "category", "subsystem", "os-signpost-identifier", "process", "pid",
 	"os-log-metadata", "narrative-text", "uint64", "uint64-hex-lowercase"}
 
 func keptTag(tag string) (same string, kept bool) {
