@@ -151,6 +151,7 @@ type core struct {
 	valueLen uint   // bytes that are in text already
 
 	at       int64 // stream offset of the opcode in hand
+	lostAt   int64 // from where on the stream is of no use
 	resetAt  int64 // of the last reset
 	rowEnds  int64 // passed over since the stream broke
 	rowsLost int64 // those before resetAt
@@ -234,7 +235,10 @@ func (c *core) readWords(p []byte, offset int64, h Handler) (int, stop) {
 // lose leaves the rest of the stream to be skipped.
 func (c *core) lose() {
 	if c.mode == live {
-		c.rowEnds = 0
+		c.rowEnds, c.lostAt = 0, c.at
+		if !c.begun {
+			c.lostAt = 0
+		}
 	}
 	c.mode, c.inValue = seek, false
 }

@@ -62,11 +62,7 @@ func (d *Decoder) Decode(payload []byte, h Handler) {
 			d.lostAt = d.offset
 			d.seekFrom(p[n-1])
 		case s >= badOpcode:
-			if d.core.begun {
-				d.lose(d.core.at)
-			} else {
-				d.lose(0)
-			}
+			d.lose(d.core.lostAt)
 			d.seekFrom(p[n-1])
 			h.Gap(Gap{ReasonBroken, d.core.fault(s), 0, 0})
 		}

@@ -93,9 +93,9 @@ func (m *plainMachine) step(stream []byte, pos int, want Want) (next int, event 
 		return next, plainEnd, ""
 	}
 	if w>>15 == 1 {
-		bits := ""
+		var all strings.Builder
 		for {
-			bits += fmt.Sprintf("%014b", w&0x3fff)
+			fmt.Fprintf(&all, "%014b", w&0x3fff)
 			if w>>14 == 3 {
 				break
 			}
@@ -106,6 +106,7 @@ func (m *plainMachine) step(stream []byte, pos int, want Want) (next int, event 
 				return next, plainFault, ""
 			}
 		}
+		bits := all.String()
 		value := make([]byte, len(bits)/8)
 		for i := range value {
 			for _, bit := range bits[8*i : 8*i+8] {
@@ -431,13 +432,14 @@ func FuzzDecoder(f *testing.F) {
 		f.Add(randomStream(rand.New(rand.NewPCG(seed, 2))), seed)
 	}
 	wants := Want{"os-signpost": {"time", "name", "message"}, "os-log": {"time"}}
+	d := NewDecoder(wants)
 	f.Fuzz(func(t *testing.T, s []byte, seed uint64) {
 		if len(s) > 64<<10 {
 			return // beyond that the plain decoder would need the bounds on memory too
 		}
 		want := plainDecode(wants, s)
-		wantLines(t, "one payload", decode(wants, s), want...)
+		wantLines(t, "one payload", decodeWith(d, wants, s), want...)
 		r := rand.New(rand.NewPCG(seed, 0))
-		wantLines(t, "torn", decode(wants, split(r, s, 1+r.IntN(50))...), want...)
+		wantLines(t, "torn", decodeWith(d, wants, split(r, s, 1+r.IntN(50))...), want...)
 	})
 }

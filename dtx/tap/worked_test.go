@@ -67,7 +67,11 @@ func show(v Value, budget *int) string {
 
 // decode is what a decoder tells about a stream that comes in these payloads.
 func decode(want Want, payloads ...[]byte) []string {
-	d, j := NewDecoder(want), &journal{wants: want}
+	return decodeWith(NewDecoder(want), want, payloads...)
+}
+
+func decodeWith(d *Decoder, want Want, payloads ...[]byte) []string {
+	j := &journal{wants: want}
 	for _, p := range payloads {
 		d.Decode(p, j)
 	}
