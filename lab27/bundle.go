@@ -218,9 +218,30 @@ func (r *bundleReader) readSummary() {
 		r.problem(&Problem{Kind: Unsealed, File: SummaryFile, Detail: "is not there: the app ended before it sealed the run"})
 		return
 	}
-	if !bytes.HasSuffix(data, []byte("\n")) {
-		r.problem(&Problem{Kind: Torn, File: SummaryFile, Byte: int64(len(data)), Detail: "ends without a newline"})
+	s, p := parseSummary(&r.scanner, data)
+	if p != nil {
+		r.problem(p)
 		return
+	}
+	r.report.Summary = s
+}
+
+// ParseSummary reads a summary.json by itself, its seal checked: a pull needs the other files' sizes and digests.
+func ParseSummary(data []byte) (*Summary, error) {
+	if len(data) > maxDocumentBytes {
+		return nil, &Problem{Kind: Bounds, File: SummaryFile, Byte: maxDocumentBytes, Detail: fmt.Sprintf("longer than %d bytes", maxDocumentBytes)}
+	}
+	var scanner jsonline.Scanner
+	s, p := parseSummary(&scanner, data)
+	if p != nil {
+		return nil, p
+	}
+	return s, nil
+}
+
+func parseSummary(scanner *jsonline.Scanner, data []byte) (*Summary, *Problem) {
+	if !bytes.HasSuffix(data, []byte("\n")) {
+		return nil, &Problem{Kind: Torn, File: SummaryFile, Byte: int64(len(data)), Detail: "ends without a newline"}
 	}
 	var (
 		s                             Summary
@@ -236,7 +257,7 @@ func (r *bundleReader) readSummary() {
 	for i := range files {
 		files[i] = object(BundleFiles[i], integer("bytes", 0, &s.Files[i].Bytes), text("sha256", 64, &s.Files[i].SHA256))
 	}
-	err := document(&r.scanner, data, constant("schema", "lab27.summary/1"), text("state", 16, &s.State), text("reason", 32, &s.Reason),
+	err := document(scanner, data, constant("schema", "lab27.summary/1"), text("state", 16, &s.State), text("reason", 32, &s.Reason),
 		text("runName", 64, &s.RunName), text("nonce", 36, &s.Nonce),
 		list("phases", maxPhases, func(sc *jsonline.Scanner) bool {
 			s.Phases = append(s.Phases, ActualPhase{})
@@ -257,23 +278,20 @@ func (r *bundleReader) readSummary() {
 		object("brackets", bracket("before", &s.Before), bracket("after", &s.After)),
 		object("files", files...), text("seal", 64, &seal))
 	if err != nil {
-		r.problem(columnError(SummaryFile, 1, 0, 0, err))
-		return
+		return nil, columnError(SummaryFile, 1, 0, 0, err)
 	}
 	covered := bytes.LastIndex(data, []byte(sealMark))
 	if covered < 0 || string(data[covered:]) != sealMark+seal+"\"}\n" {
-		r.problem(&Problem{Kind: Hash, File: SummaryFile, Line: 1, Byte: int64(len(data)), Detail: "does not end with its seal"})
-		return
+		return nil, &Problem{Kind: Hash, File: SummaryFile, Line: 1, Byte: int64(len(data)), Detail: "does not end with its seal"}
 	}
 	if sum := sha256.Sum256(data[:covered]); hex.EncodeToString(sum[:]) != seal {
-		r.problem(&Problem{Kind: Hash, File: SummaryFile, Line: 1, Byte: int64(covered), Detail: fmt.Sprintf("its seal says %s, its bytes give %x", seal, sum)})
-		return
+		return nil, &Problem{Kind: Hash, File: SummaryFile, Line: 1, Byte: int64(covered), Detail: fmt.Sprintf("its seal says %s, its bytes give %x", seal, sum)}
 	}
 	if hasCost {
 		s.HandlerCost = &cost
 	}
 	s.HasUsage = hasCPU && hasFootprint
-	r.report.Summary = &s
+	return &s, nil
 }
 
 // lines streams a file of lines, hashed on the way, to each; what each returns is noted with the line's place. The first line of a

@@ -1,8 +1,10 @@
 package lab27
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 const (
@@ -72,6 +74,21 @@ type Verdict struct {
 }
 
 const VerdictSchema = "lab27.match/1"
+
+// ErrUnqualified is the verdict as an error.
+var ErrUnqualified = errors.New("unqualified")
+
+// Err is nil for a qualified run, else its reasons, wrapped as ErrUnqualified.
+func (v *Verdict) Err() error {
+	if v.Qualified {
+		return nil
+	}
+	reasons := make([]string, len(v.Reasons))
+	for i, r := range v.Reasons {
+		reasons[i] = fmt.Sprintf("%s %d", r.Reason, r.Count)
+	}
+	return fmt.Errorf("run %s: %w: %s; match.jsonl has each of them", v.RunName, ErrUnqualified, strings.Join(reasons, ", "))
+}
 
 // Match is a verdict with everything it rests on.
 type Match struct {

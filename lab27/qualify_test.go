@@ -3,6 +3,7 @@ package lab27_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ func TestEveryFrameOfTheWindowIsPairedWhereNothingWentWrong(t *testing.T) {
 	for _, permille := range []int64{100, 1000} {
 		f := newFixture(t, lab27.PurposeStudy, permille)
 		v := f.qualify(t).Verdict
-		if !v.Qualified || v.Verdict != "qualified" || len(v.Reasons) != 0 || v.BundleState != lab27.Complete {
+		if v.Err() != nil || v.Verdict != "qualified" || len(v.Reasons) != 0 || v.BundleState != lab27.Complete {
 			t.Fatalf("%d permille: %s %v", permille, v.Verdict, v.Reasons)
 		}
 		c := v.Counts
@@ -134,17 +135,14 @@ func TestEachDisturbanceAloneMakesTheVerdictUnqualified(t *testing.T) {
 			c.disturb(f)
 			m := f.qualify(t)
 			v := m.Verdict
-			var reasons []string
-			for _, r := range v.Reasons {
-				reasons = append(reasons, r.Reason+" "+strconv.Itoa(r.Count))
+			want := "run run-1: unqualified: " + c.reasons + "; match.jsonl has each of them"
+			if err := v.Err(); !errors.Is(err, lab27.ErrUnqualified) || err.Error() != want || v.Verdict != "unqualified" {
+				t.Errorf("%s: %v, want %s", v.Verdict, err, want)
 			}
-			if got := strings.Join(reasons, ", "); got != c.reasons || v.Qualified || v.Verdict != "unqualified" {
-				t.Errorf("%s: %s, want %s", v.Verdict, got, c.reasons)
-			}
-			want := base
-			c.counts(&want)
-			if v.Counts != want {
-				t.Errorf("counts\ngot  %+v\nwant %+v", v.Counts, want)
+			counts := base
+			c.counts(&counts)
+			if v.Counts != counts {
+				t.Errorf("counts\ngot  %+v\nwant %+v", v.Counts, counts)
 			}
 			text := lines(t, m)
 			row100 := strings.Index(f.contents()["presented.jsonl"], "\n[100,") + 1

@@ -2,6 +2,7 @@ package lab27_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -361,5 +362,33 @@ func TestFileMissingFromASealedBundleMakesItInvalid(t *testing.T) {
 		if r := lab27.Validate(files, nil); r.State != lab27.Invalid || !errors.Is(r.Err(), lab27.Missing) {
 			t.Errorf("%s: %s: %v", name, r.State, r.Err())
 		}
+	}
+}
+
+func TestSummaryIsReadByItselfForAPull(t *testing.T) {
+	files := newFixture(t, lab27.PurposeRehearsal, 10).contents()
+	s, err := lab27.ParseSummary([]byte(files["summary.json"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, seal := range s.Files {
+		content := files[lab27.BundleFiles[i]]
+		if seal.Bytes != int64(len(content)) || seal.SHA256 != fmt.Sprintf("%x", sha256.Sum256([]byte(content))) {
+			t.Errorf("%s: %+v", lab27.BundleFiles[i], seal)
+		}
+	}
+	for _, c := range []struct {
+		from, to string
+		kind     lab27.Kind
+	}{
+		{`"submitted":`, `"admitted":`, lab27.Schema}, {`"presented":`, `"presented":-`, lab27.Schema}, {`,"seal"`, `,"sael"`, lab27.Schema}, {"}\n", "}", lab27.Torn},
+		{`"run-1"`, `"run-2"`, lab27.Hash}, {`"queuePeak":2`, `"queuePeak":1`, lab27.Hash}, {`,"seal"`, ` ,"seal"`, lab27.Hash}, {"}\n", "} \n", lab27.Hash},
+	} {
+		if _, err := lab27.ParseSummary([]byte(strings.Replace(files["summary.json"], c.from, c.to, 1))); !errors.Is(err, c.kind) {
+			t.Errorf("%s to %s: %v, want %s", c.from, c.to, err, c.kind)
+		}
+	}
+	if _, err := lab27.ParseSummary(make([]byte, 1<<17)); !errors.Is(err, lab27.Bounds) {
+		t.Errorf("%v", err)
 	}
 }
