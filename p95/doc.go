@@ -55,8 +55,8 @@
 //   - hitchMsPerS and missedRefreshes are null while a frame in the ten seconds does not tell: beginMach, refreshIntervalMach,
 //     bufferCount or skipRequest missing or negative, or an overrun outside int64. floor in the rule for missed refreshes is the floor:
 //     a begin after the end makes it negative.
-//   - hitchMsPerS is null where the frame times add up to 0 ns; refreshHz where the refresh interval is missing or below 1, or interval
-//     * numer does not fit 64 bits; each figure where it does not fit int64 in its own unit.
+//   - hitchMsPerS is null where the frame times add up to 0 ns; refreshHz where the refresh interval is missing or below 1, or
+//     its product with numer does not fit 64 bits; each figure where it does not fit int64 in its own unit.
 //   - What is remembered is bounded: the last 4,096 counted records by arrival (34 s at 120 Hz). With F the latest presentation among
 //     those that were pushed out, fps and jitterMs are null where F >= Q - 1 s, hitchMsPerS and missedRefreshes where F >= Q - 10 s.
 //   - Frames presented after Q, which only a log out of order has, are in no window.

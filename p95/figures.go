@@ -61,7 +61,7 @@ func frameOf(r *adapter.Record, timebase adapter.Timebase, f *frame) (ok bool) {
 
 func latenessOf(r *adapter.Record, timebase adapter.Timebase) (l lateness) {
 	const need = adapter.HasBeginMach | adapter.HasRefreshIntervalMach | adapter.HasBufferCount | adapter.HasSkipRequest
-	if r.Fields&need != need || r.BeginMach < 0 || r.RefreshIntervalMach < 0 || r.BufferCount < 0 || r.SkipRequest < 0 {
+	if r.Fields&need != need || r.BeginMach < 0 || r.EndMach < 0 || r.RefreshIntervalMach < 0 || r.BufferCount < 0 || r.SkipRequest < 0 {
 		return lateness{}
 	}
 	l.known = true
@@ -103,6 +103,7 @@ type figures struct {
 	// Neighbours in the ring of which the later one does not end later, or has an earlier previous. While there are none, each window
 	// holds the last frames of the ring, and its sums follow by adding at one end and subtracting at the other.
 	descents, crossings int
+	stale               bool // the sums are to be made anew
 	sums                sums
 	ring                [maxFrames]kept
 }
@@ -114,7 +115,7 @@ type kept struct {
 
 // sums are over the frames of each figure's window.
 type sums struct {
-	whole  uint64 // frames whose interval lies in [Q-1s, Q]
+	whole  uint64 // all frames whose interval lies in [Q-1s, Q] are among so many last ones, and are these unless some are out of order
 	second struct {
 		n, timeNs uint64
 		squares   natural
@@ -160,7 +161,7 @@ func (s *sums) subTen(k *kept) {
 }
 
 func (f *figures) reset() {
-	f.end, f.kept, f.forgottenNs, f.descents, f.crossings, f.sums = 0, 0, math.MinInt64, 0, 0, sums{}
+	f.end, f.kept, f.forgottenNs, f.descents, f.crossings, f.stale, f.sums = 0, 0, math.MinInt64, 0, 0, false, sums{}
 }
 
 // ago is the nth latest frame, from 1.
@@ -189,38 +190,23 @@ func (f *figures) add(fr *frame) {
 	if f.kept > 1 {
 		f.count(f.ago(2), k, +1)
 	}
-	if !inOrder || f.descents > 0 {
-		f.sumAll()
+	f.stale = f.stale || !inOrder || f.descents > 0
+	if f.stale {
 		return
 	}
 	s, q := &f.sums, k.presentationNs
+	s.whole++
 	s.addSecond(k)
 	s.addTen(k)
+	for s.whole > 0 && f.ago(s.whole).previousNs < q-secondNs {
+		s.whole--
+	}
 	for f.ago(s.second.n).presentationNs <= q-secondNs {
 		s.subSecond(f.ago(s.second.n))
 	}
 	for f.ago(s.ten.n).presentationNs <= q-windowNs {
 		s.subTen(f.ago(s.ten.n))
 	}
-	if f.crossings > 0 {
-		// One more than those of the second, whose left edge is open: a frame shorter than 1 ns may lie on that edge.
-		s.whole = f.wholeAmong(min(s.second.n+1, f.kept), q)
-		return
-	}
-	s.whole++
-	for s.whole > 0 && f.ago(s.whole).previousNs < q-secondNs {
-		s.whole--
-	}
-}
-
-// wholeAmong counts, among the last n frames, those whose interval lies in [q-1s, q]; none of them ends after q.
-func (f *figures) wholeAmong(n uint64, q int64) (whole uint64) {
-	for ; n > 0; n-- {
-		if f.ago(n).previousNs >= q-secondNs {
-			whole++
-		}
-	}
-	return whole
 }
 
 func (f *figures) forgetOldest() {
@@ -249,7 +235,7 @@ func (f *figures) sumAll() {
 			continue
 		}
 		if k.previousNs >= q-secondNs {
-			f.sums.whole++
+			f.sums.whole = max(f.sums.whole, n)
 		}
 		if k.presentationNs > q-secondNs {
 			f.sums.addSecond(k)
@@ -258,6 +244,21 @@ func (f *figures) sumAll() {
 			f.sums.addTen(k)
 		}
 	}
+	f.stale = false
+}
+
+// fps is the number of frames whose interval lies in [Q-1s, Q].
+func (f *figures) fps() (frames int64) {
+	if f.descents == 0 && f.crossings == 0 {
+		return int64(f.sums.whole)
+	}
+	q := f.latest.presentationNs
+	for n := f.sums.whole; n > 0; n-- {
+		if k := f.ago(n); k.presentationNs <= q && k.previousNs >= q-secondNs {
+			frames++
+		}
+	}
+	return frames
 }
 
 // publish leaves everything null where the latest frame arrived more than a second from nowNs.
@@ -272,13 +273,16 @@ func (f *figures) publish(nowNs int64, timebase adapter.Timebase, out *Other) {
 	if away > secondNs {
 		return
 	}
+	if f.stale {
+		f.sumAll()
+	}
 	out.FrameTimeNs = Of(f.latest.frameTimeNs)
 	if f.latest.refreshIntervalMach > 0 {
 		out.RefreshMilliHz = milliHz(f.latest.refreshIntervalMach, timebase)
 	}
 	q, s := f.latest.presentationNs, &f.sums
 	if f.forgottenNs < q-secondNs {
-		out.FPS = Of(int64(s.whole))
+		out.FPS = Of(f.fps())
 		if s.second.n >= 2 {
 			out.JitterUs = deviationUs(s.second.n, s.second.timeNs, s.second.squares)
 		}

@@ -362,6 +362,16 @@ func TestOtherLatestIsByArrivalEvenWhereItsPresentationIsNotTheLatest(t *testing
 	l.expectOther(p95.Other{FPS: is(2), FrameTimeNs: is(16_000_000), JitterUs: is(2000), HitchUsPerS: is(0), MissedRefreshes: is(0)})
 }
 
+func TestFPSDoesNotCountAFrameThatEndsAfterTheLatest(t *testing.T) {
+	l := newLab(t)
+	l.frame(at(100*second, frameNs))
+	l.frame(at(100_900_000_000, 800_000_000))
+	l.frame(at(100_500_000_000, 300_000_000)) // begins after the one before, and ends inside it
+	if got := l.publish().Other.FPS; got != is(2) {
+		t.Errorf("got %v, want the first and the last", got)
+	}
+}
+
 func TestOtherFiguresForgetDisorderWithTheFramesThatHadIt(t *testing.T) {
 	// Of the first two frames the later one ends earlier, and the ten seconds' left edge lies between them when the first is pushed out.
 	l := newLab(t)
@@ -370,6 +380,7 @@ func TestOtherFiguresForgetDisorderWithTheFramesThatHadIt(t *testing.T) {
 	for i := range int64(4094) {
 		l.frame(at(110*second+50-(4093-i)*1000, frameNs))
 	}
+	l.publish()
 	l.frame(at(110*second+60, frameNs))
 	l.frame(at(115*second, frameNs))
 	l.expectOther(p95.Other{FPS: is(1), FrameTimeNs: is(frameNs), HitchUsPerS: is(0), MissedRefreshes: is(0)})
