@@ -30,20 +30,20 @@ const (
 	topBits       = 0x8000_8000_8000_8000 // of four words
 )
 
-// Bounds. A stream that passes one of them is broken: the device's own never come near. Together they keep a decoder, which has two cores, under
-// 22 MiB whatever it is fed.
+// Bounds. A stream that passes one of them is broken: the device's own never come near. Together they keep a decoder, which has
+// two cores, under 32 MiB whatever it is fed.
 const (
-	maxStack      = 16_384   // items; the device resets at about 5,000
-	maxNodes      = 1 << 16  // values and structs alive: a stack of 5,000 and the arguments of a row need a tenth
-	maxChildren   = 1 << 16  // places in structs alive, likewise
-	maxTextBytes  = 8 << 20  // bytes of all values alive: 5,000 strings of some hundred bytes are 1 to 2 MB
-	maxValueBytes = 1 << 20  // one value: unified logging cuts a message at 32 KB, and long data come in chunks of 8 bytes
-	maxDepth      = 8        // structs in structs: message, argument and data make 3. Bounds the cost of walking through a value
-	maxColumns    = 256      // of a table; known ones have at most 15
-	maxNameBytes  = 128      // of a table or a column; known ones have at most 20
-	tableIDs      = 1 << 8   // an id is one byte
-	firstNodes    = 1 << 10  // sizes to begin with; they double as needed
-	firstText     = 16 << 10 //
+	maxStack      = 16_384  // items; the device resets at about 5,000
+	maxNodes      = 1 << 16 // values and structs alive: a stack of 5,000 and the arguments of a row need a tenth
+	maxChildren   = 1 << 16 // places in structs alive, likewise
+	maxTextBytes  = 8 << 20 // bytes of all values alive: 5,000 strings of some hundred bytes are 1 to 2 MB
+	maxValueBytes = 1 << 20 // one value: unified logging cuts a message at 32 KB, and long data come in chunks of 8 bytes
+	maxDepth      = 8       // structs in structs: message, argument and data make 3. Bounds the cost of walking through a value
+	maxColumns    = 256     // of a table; known ones have at most 15
+	maxNameBytes  = 128     // of a table or a column; known ones have at most 20
+	tableIDs      = 1 << 8  // an id is one byte
+	firstNodes    = 1 << 10 // sizes to begin with; they double as needed
+	firstText     = 16 << 10
 )
 
 // Kinds of node.
@@ -53,8 +53,8 @@ const (
 	kindStruct
 )
 
-// node is one pushed value or one struct. Alive, it never changes, so a copy on the stack is only another reference to it. Text and children are
-// handed out in the order of the nodes: what the newest node ends with is all that is in use.
+// node is one pushed value or one struct. Alive, it never changes, so a copy on the stack is only another reference to it. Text
+// and children are handed out in the order of the nodes: where the newest node's end, all that is in use ends.
 type node struct {
 	number      uint64 // the first 8 bytes, little-endian
 	id          uint64 // see Value.ID
@@ -123,8 +123,9 @@ var faults = [...]string{
 
 // core is the stack machine, at one alignment of the stream.
 //
-// The low half of a slot of the stack is a ref. The high half is how many nodes were in use once the slot was filled: when it comes to the
-// top again, nothing can refer to younger ones, and their place is free. Slot 0 and node 0 are a null that is always there.
+// The low half of a slot of the stack is a ref. The high half is how many nodes were in use once the slot was filled: when it
+// comes to the top again, nothing can refer to younger ones, and their place is free. Slot 0 and node 0 are a null that is
+// always there.
 type core struct {
 	want   Want
 	mode   mode
@@ -150,7 +151,7 @@ type core struct {
 	words    uint   // in group
 	valueLen uint   // bytes that are in text already
 
-	at       int64 // stream offset of the opcode in hand
+	at       int64 // stream offset of the word in hand
 	lostAt   int64 // from where on the stream is of no use
 	resetAt  int64 // of the last reset
 	rowEnds  int64 // passed over since the stream broke
@@ -189,8 +190,8 @@ func (c *core) value(r ref) Value { return Value{c, &c.nodes[r.index()]} }
 
 func (c *core) item(d uint) Value { return c.value(ref(c.slots[c.height-1-d])) }
 
-// read takes the bytes p, which are at this offset of the stream, and returns how many it used and why it stopped. After a fault, which
-// only a live core reports, the last of them are those of the word at c.at.
+// read takes the bytes p, which are at this offset of the stream, and returns how many it used and why it stopped. Only a live
+// core reports faults; the last byte used is then the second one of the word at fault.
 func (c *core) read(p []byte, offset int64, h Handler) (int, stop) {
 	used := 0
 	if c.hasHalf && len(p) > 0 {
@@ -260,8 +261,9 @@ func (c *core) reset(offset int64) {
 	c.resetAt, c.rowsLost = offset, c.rowEnds
 }
 
-// run reads words in the modes live and trial. It is the decoder's speed: short values, copies and small structs, which nearly all
-// words are, are done here with the state in registers. What is rare, and what may be wrong, is left to longValue and step, which do everything in full.
+// run reads words in the modes live and trial. It is the decoder's speed: what nearly all words are, short values, copies and
+// pairs, is done here, with the state in registers. What is rare, and what may be wrong, is left to longValue and step, which do
+// everything in full.
 func (c *core) run(p []byte, offset int64, h Handler) (int, stop) {
 	i := uint(0)
 	if c.inValue {
@@ -276,7 +278,7 @@ func (c *core) run(p []byte, offset int64, h Handler) (int, stop) {
 		word := uint(p[i]) | uint(p[i+1])<<8
 		switch {
 		case word-opCopy<<8 < longForm:
-			from := height - 1 - (word - opCopy<<8) // the bottom, or below 0 and so above height, where that is out of reach
+			from := height - 1 - (word - opCopy<<8) // where out of reach, slot 0 or below, which is far above height
 			if from < height && from != 0 && height <= maxStack {
 				c.slots[height] = slot(ref(c.slots[from]), top)
 				height++
@@ -407,7 +409,8 @@ func (c *core) pushBytes(start, count uint) stop {
 		number &= 1<<(8*count) - 1
 	}
 	last := c.nodes[c.top-1]
-	return c.pushNode(node{number: number, count: uint32(count), textEnd: uint32(start + count), childrenEnd: last.childrenEnd, kind: kindBytes}, 0)
+	n := node{number: number, count: uint32(count), textEnd: uint32(start + count), childrenEnd: last.childrenEnd, kind: kindBytes}
+	return c.pushNode(n, 0)
 }
 
 // pushNode pushes a new node with structs nested that deep.
@@ -609,5 +612,6 @@ func (c *core) endRow(id uint, h Handler) stop {
 
 // fault tells what is wrong with the word at c.at.
 func (c *core) fault(s stop) string {
-	return fmt.Sprintf("byte %d of the row stream, %d items on the stack: %s; rows are skipped until the next reset", c.at, c.height-1, faults[s])
+	return fmt.Sprintf("byte %d of the row stream, %d items on the stack: %s; rows are skipped until the next reset",
+		c.at, c.height-1, faults[s])
 }

@@ -1,27 +1,30 @@
-// Package tap decodes the row stream of the activity trace tap (wire.md, "Row stream"), and reads and writes the wire files that keep its payloads.
+// Package tap decodes the row stream of the activity trace tap (wire.md, "Row stream"), and reads and writes the wire
+// files that keep its payloads.
 //
 // # Loss
 //
-// The stream is a stack machine's: after anything missing or wrong, every reference may mean another item, so that nothing is reported from there to
-// the next reset, which empties the stack and defines the tables again. At a fault the Handler gets a Gap with the reason, and at the reset that
-// ends the skipping another one with what was skipped.
+// The stream is a stack machine's: after anything missing or wrong, every reference may mean another item. So nothing is
+// reported from there to the next reset, which empties the stack and defines the tables again. At a fault the Handler gets a
+// Gap with the reason, and at the reset that ends the skipping another one with what was skipped.
 //
-// Data words never look like a reset, but only at the right alignment: payloads end at any byte, so one that is lost can leave the rest shifted by a byte.
-// The stream is therefore searched at both alignments at once. A word that looks like a reset is tried: it is believed once a well-formed table definition has
-// followed without a fault, which at the wrong alignment does not happen by chance. The first alignment that gets so far is the stream's. Nothing is lost by waiting for
-// the definition, since no row can come before it.
+// Data words never look like a reset, but only at the right alignment: payloads end at any byte, so a lost one can leave the
+// rest shifted by a byte. The stream is therefore searched at both alignments at once. A word that looks like a reset is tried:
+// it is believed once a well-formed table definition has followed without a fault, which does not happen by chance at the
+// wrong alignment. The first alignment that gets so far is the stream's. Nothing is lost by waiting for the definition, since
+// no row can come before it.
 //
-// A connection begins with an empty stack, as after a reset, whether or not the device sends one there: without a definition there are no rows, and
-// references into what was missed are faults. If a stream was joined in its middle and the first reset comes before any fault, what was before it is a Gap too.
+// A connection begins with an empty stack, as after a reset, whether or not the device sends one there: rows cannot come
+// before a definition, and references to what was missed are faults. If a stream was joined in its middle and the first reset
+// comes before any fault, what was before it is a Gap too.
 package tap
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
 
-// Decoder turns the DATA payloads of a tap connection into rows. It keeps its state from payload to payload. It must not be used by several goroutines at once.
+// Decoder turns the DATA payloads of a tap connection into rows. It keeps its state from payload to payload, and must not be
+// used by several goroutines at once.
 type Decoder struct {
 	core   *core // the stream's alignment; when lost, the one it had
 	other  *core // when lost, one byte later
@@ -35,14 +38,14 @@ type Decoder struct {
 // NewDecoder makes a decoder for the start of a connection.
 func NewDecoder(want Want) *Decoder {
 	own := make(Want, len(want))
-	for table, columns := range maps.All(want) {
+	for table, columns := range want {
 		own[table] = slices.Clone(columns)
 	}
 	return &Decoder{core: newCore(own), other: newCore(own)}
 }
 
-// Decode takes the connection's next payload, which may begin and end anywhere in the stream. It is not kept. A payload that begins
-// with "bplist" is not part of the stream and must not be handed in.
+// Decode takes the connection's next payload, which may begin and end anywhere in the stream. It is not kept. A payload that
+// begins with "bplist" is not part of the stream and must not be handed in.
 func (d *Decoder) Decode(payload []byte, h Handler) {
 	for p := payload; len(p) > 0; {
 		n, s := d.core.read(p, d.offset, h)
@@ -57,7 +60,8 @@ func (d *Decoder) Decode(payload []byte, h Handler) {
 		case s == onTrust:
 			d.found(h)
 		case s == onStart:
-			h.Gap(Gap{ReasonSkipped, fmt.Sprintf("the connection's first reset came at byte %d of the row stream; what was before it has no tables", d.core.at), 0, d.core.at})
+			detail := fmt.Sprintf("the first reset came at byte %d of the row stream, and no table before it", d.core.at)
+			h.Gap(Gap{ReasonSkipped, detail, 0, d.core.at})
 		case s == onDemand:
 			d.lostAt = d.offset
 			d.seekFrom(p[n-1])
@@ -70,8 +74,8 @@ func (d *Decoder) Decode(payload []byte, h Handler) {
 	}
 }
 
-// Break says that the caller knows better: part of the stream was lost or repeated on the way, or a row made no sense. Rows are skipped up to the next
-// reset, and detail is reported as of a fault. It may be called between payloads and inside Handler.Row.
+// Break says that the caller knows better: part of the stream was lost or repeated on the way, or a row made no sense. Rows are
+// skipped up to the next reset, and detail is reported like a fault's. It may be called between payloads and inside Handler.Row.
 func (d *Decoder) Break(detail string, h Handler) {
 	if d.lost {
 		d.rowsLost += d.core.rowEnds
@@ -80,14 +84,14 @@ func (d *Decoder) Break(detail string, h Handler) {
 	}
 	d.core.begin(seek)
 	d.core.broken = true
-	// The half word that the loss may have left is not known: it might as well be a reset's.
+	// If the loss left half a word, its first byte is not known, and does not matter: a reset is known by its second.
 	d.seekFrom(0)
 	h.Gap(Gap{ReasonBroken, detail, 0, 0})
 }
 
 func (d *Decoder) lose(at int64) { d.lost, d.lostAt, d.rowsLost = true, at, 0 }
 
-// seekFrom makes the other core search at the other alignment, where half is the first half of its first word.
+// seekFrom makes the other core search at the other alignment. half is the first byte of its first word.
 func (d *Decoder) seekFrom(half byte) {
 	d.other.begin(seek)
 	d.other.half, d.other.hasHalf = half, true
@@ -97,8 +101,9 @@ func (d *Decoder) seekFrom(half byte) {
 // found ends the search: d.core is the alignment that proved itself.
 func (d *Decoder) found(h Handler) {
 	d.lost = false
-	h.Gap(Gap{ReasonSkipped, fmt.Sprintf("skipped from byte %d of the row stream to the reset at byte %d", d.lostAt, d.core.resetAt),
-		d.rowsLost + d.core.rowsLost, max(0, d.core.resetAt-d.lostAt)})
+	detail := fmt.Sprintf("skipped from byte %d of the row stream to the reset at byte %d", d.lostAt, d.core.resetAt)
+	// Where Break came between the bytes of the reset, it begins before the loss.
+	h.Gap(Gap{ReasonSkipped, detail, d.rowsLost + d.core.rowsLost, max(0, d.core.resetAt-d.lostAt)})
 }
 
 // Flush ends the connection's stream: what is being skipped, or the torn end, is reported as a gap. The decoder is then ready for a new connection.
@@ -110,9 +115,11 @@ func (d *Decoder) Flush(h Handler) {
 	d.lost, d.offset = false, 0
 	switch {
 	case lost:
-		h.Gap(Gap{ReasonSkipped, fmt.Sprintf("skipped from byte %d of the row stream to its end at byte %d; no reset came", lostAt, end), rows, end - lostAt})
+		detail := fmt.Sprintf("skipped from byte %d of the row stream to its end at byte %d; no reset came", lostAt, end)
+		h.Gap(Gap{ReasonSkipped, detail, rows, end - lostAt})
 	case torn > 0:
-		h.Gap(Gap{ReasonTorn, fmt.Sprintf("the row stream ended at byte %d, in the middle of a word or a value", end), 0, torn})
+		detail := fmt.Sprintf("the row stream ended at byte %d, in the middle of a word or a value", end)
+		h.Gap(Gap{ReasonTorn, detail, 0, torn})
 	}
 }
 

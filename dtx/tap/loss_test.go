@@ -42,11 +42,10 @@ func TestAGapSaysWhatWasWrongAndWhere(t *testing.T) {
 	d.Decode(stream("c040"), j)
 	d.Flush(j)
 	// The definition takes 17 words, so that the copy is the 20th word.
-	if len(j.details) != 2 ||
-		j.details[0] != "byte 38 of the row stream, 1 items on the stack: a copy of an item that is not on the stack; rows are skipped until the next reset" ||
-		j.details[1] != "skipped from byte 38 of the row stream to its end at byte 42; no reset came" {
-		t.Errorf("%q", j.details)
-	}
+	wantLines(t, "details", j.details,
+		"byte 38 of the row stream, 1 items on the stack: a copy of an item that is not on the stack; "+
+			"rows are skipped until the next reset",
+		"skipped from byte 38 of the row stream to its end at byte 42; no reset came")
 }
 
 func TestAWordThatOnlyLooksLikeAResetIsNotBelieved(t *testing.T) {
@@ -69,7 +68,10 @@ func TestALostDecoderSaysSo(t *testing.T) {
 	for _, step := range []struct {
 		words string
 		lost  bool
-	}{{"", false}, {"6400 " + definition, false}, {"c040", false}, {"7f00", true}, {"c040 6500 0202", true}, {"6400", true}, {definition, false}, {"8000", false}, {"6800", true}} {
+	}{
+		{"", false}, {"6400 " + definition, false}, {"c040", false}, {"7f00", true}, {"c040 6500 0202", true}, {"6400", true},
+		{definition, false}, {"8000", false}, {"6800", true},
+	} {
 		d.Decode(stream(step.words), j)
 		if d.Lost() != step.lost {
 			t.Errorf("after %q: lost is %v", step.words, d.Lost())
@@ -91,7 +93,8 @@ func TestFlushForgetsTheConnection(t *testing.T) {
 	d.Flush(j)
 	d.Decode(stream(definition, "c040 6500 0202"), j)
 	d.Flush(j)
-	wantLines(t, "all", j.lines, "row-stream-torn rows=0 bytes=3", "row-stream-broken rows=0 bytes=0", "row-stream-skipped rows=1 bytes=4", "os-signpost time=01 name=01")
+	wantLines(t, "all", j.lines, "row-stream-torn rows=0 bytes=3",
+		"row-stream-broken rows=0 bytes=0", "row-stream-skipped rows=1 bytes=4", "os-signpost time=01 name=01")
 }
 
 // breaker calls Break in its rows for as long as times says.
@@ -122,7 +125,8 @@ func TestTheCallerCanBreakTheStream(t *testing.T) {
 	d.Decode(append([]byte{0x64}, stream(definition, row)...), b)
 	d.Break("a payload is missing", b)
 	d.Decode(rest[1:], b)
-	wantLines(t, "between payloads", b.lines, seen, broken, "row-stream-skipped rows=0 bytes=0", seen, broken, "row-stream-skipped rows=2 bytes=11", seen)
+	wantLines(t, "between payloads", b.lines, seen, broken, "row-stream-skipped rows=0 bytes=0",
+		seen, broken, "row-stream-skipped rows=2 bytes=11", seen)
 	if b.details[0] != "a payload is missing" {
 		t.Errorf("%q", b.details)
 	}
@@ -180,8 +184,8 @@ func TestMemoryIsBoundedWhateverComes(t *testing.T) {
 		"copies":                    begin + repeat(1, "c040") + repeat(size, "6500"),
 		"structs of copies":         begin + strings.Repeat(repeat(1, "c040")+repeat(250, "6500")+repeat(1, "69fa"), size/256),
 		"structs in structs":        begin + repeat(1, "c040") + repeat(size, "6901"),
-		"wide structs":              begin + strings.Repeat(repeat(5000, "6800")+repeat(1, "8000 8271 69ff"), size/5000), // a number beyond the stack
-		"values within a struct":    begin + strings.Repeat(repeat(1, "ffff ffff 6902 6902"), size/4),
+		"wide structs":              begin + strings.Repeat(repeat(5000, "6800")+repeat(1, "a204 f000 69ff"), size/5000), // bytes 88 13: 5000
+		"structs of values":         begin + strings.Repeat(repeat(250, "ffff")+repeat(1, "69fa"), size/256),
 		"resets":                    begin + repeat(size/18, "6400 "+definition),
 		"tables of all ids":         begin + strings.Repeat(repeat(1, definition), size/17),
 		"faults":                    begin + repeat(size/20, "7f00 6400 "+definition),

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A second decoder, to compare the first one with: wire.md's table written out, over a stream that is all there. It is slow, and its values are slices of slices.
+// A second decoder, to compare the first one with: wire.md's table written out, over a stream that is all there. It is slow, and its
+// values are slices of slices.
 
 type plainItem struct {
 	kind  int
@@ -78,7 +79,8 @@ const (
 	plainEnd
 )
 
-// step reads one opcode or value at pos. next is where the following one is; the word of a fault is at next-2, and an unfinished word or value begins at pos.
+// step reads one opcode or value at pos. next is where the following one is; the word of a fault is at next-2, and an unfinished
+// word or value begins at pos.
 func (m *plainMachine) step(stream []byte, pos int, want Want) (next int, event plainEvent, row string) {
 	word := func() (uint16, bool) {
 		if next+2 > len(stream) {
@@ -240,8 +242,9 @@ func (m *plainMachine) pop() (int, bool) {
 	return int(min(n, 1<<30)), ok
 }
 
-// plainSearch skips from start, two bytes at a time, to a reset after which a table definition follows without a fault. It returns the machine after that definition, and where
-// the stream goes on (-1: nowhere); the row ends passed over before the reset, or before the end.
+// plainSearch skips from start, two bytes at a time, to a reset after which a table definition follows without a fault. It returns
+// the machine after that definition, and where the stream goes on (-1: nowhere); the row ends passed over before the reset, or
+// before the end.
 func plainSearch(stream []byte, start int) (m *plainMachine, next, resetAt, rows int) {
 	for pos := start; pos+2 <= len(stream); pos += 2 {
 		switch stream[pos+1] {
@@ -320,7 +323,8 @@ func split(r *rand.Rand, stream []byte, mean int) (payloads [][]byte) {
 	return payloads
 }
 
-// randomStream is a stream of sensible words (tables, values, references, rows), or in half the cases nearly: now and then something is missing or makes no sense.
+// randomStream is a stream of sensible words (tables, values, references, rows), or in half the cases nearly: now and then something
+// is missing or makes no sense.
 func randomStream(r *rand.Rand) []byte {
 	var out []byte
 	word := func(w int) { out = binary.LittleEndian.AppendUint16(out, uint16(w)) }

@@ -7,7 +7,8 @@ type Want map[string][]string
 
 // Handler receives what a Decoder finds, in stream order.
 type Handler interface {
-	// Row is called at the end of each row of a wanted table. The row, and every Value got from it, is valid only until Row returns.
+	// Row is called at the end of each row of a wanted table. The row, and every Value got from it, is valid only until Row
+	// returns.
 	Row(*Row)
 	// Gap says that rows may have been lost at this point of the stream.
 	Gap(Gap)
@@ -15,11 +16,11 @@ type Handler interface {
 
 // Reasons of a Gap.
 const (
-	// ReasonBroken: the stream made no sense here, or the caller said so (Break); everything is skipped until the next reset. Rows and Bytes are
-	// 0: the loss is not known yet.
+	// ReasonBroken: the stream made no sense here, or the caller said so (Break); everything is skipped until the next reset.
+	// Rows and Bytes are 0: the loss is not known yet.
 	ReasonBroken = "row-stream-broken"
-	// ReasonSkipped: what was passed over since ReasonBroken (or since the start of a stream that was joined in its middle), reported at
-	// the reset that ended it or at the end of the stream.
+	// ReasonSkipped: what was passed over since ReasonBroken (or since the start of a stream that was joined in its middle),
+	// reported at the reset that ended it or at the end of the stream.
 	ReasonSkipped = "row-stream-skipped"
 	// ReasonTorn: the stream ended inside a word or a value. Bytes counts what had arrived of it.
 	ReasonTorn = "row-stream-torn"
@@ -43,7 +44,8 @@ type Row struct {
 // Table is the name of the row's table.
 func (r *Row) Table() string { return r.table.name }
 
-// Value is the row's value in the i-th of the columns asked for in Want, null where the device's table has no such column.
+// Value is the row's value in the i-th of the columns asked for in Want, null where the device's table has no such column. Of
+// two columns with one name it is the first.
 func (r *Row) Value(i int) Value {
 	column := r.table.columns[i]
 	if column < 0 {
@@ -52,8 +54,8 @@ func (r *Row) Value(i int) Value {
 	return r.core.value(ref(r.core.slots[r.base+uint(column)]))
 }
 
-// Value is null, bytes, or a struct (a list of values). Every method answers for every kind, so that a chain of At needs no checks in between.
-// The zero Value is null.
+// Value is null, bytes, or a struct (a list of values, at most 8 deep). Every method answers for every kind, so that a chain of
+// At needs no checks in between. The zero Value is null.
 type Value struct {
 	core *core
 	node *node
@@ -65,9 +67,9 @@ func (v Value) IsNull() bool { return v.node == nil || v.node.kind == kindNull }
 // IsStruct reports whether the value is a struct.
 func (v Value) IsStruct() bool { return v.node != nil && v.node.kind == kindStruct }
 
-// ID tells whether two values are the same one: within one Decoder's life, values with equal IDs have equal content, and an ID is never used
-// again, not even after a reset. Different IDs say nothing. Null is 0. What was worked out from a string that the device keeps
-// on its stack can so be found again without reading the string.
+// ID tells whether two values are the same one: within one Decoder's life, values with equal IDs have equal content, and an ID
+// is never used again, not even after a reset or Flush. Different IDs say nothing. Null is 0. What was worked out from a string
+// that the device keeps on its stack can so be found again without reading the string.
 func (v Value) ID() uint64 {
 	if v.node == nil {
 		return 0
@@ -95,8 +97,8 @@ func (v Value) restIsZero() bool {
 	return true
 }
 
-// Bytes is the content as sent, possibly with one zero byte more (the stream counts in units of 14 bits). Nil for null and structs.
-// It must not be changed or kept.
+// Bytes is the content as sent, possibly with one zero byte more (the stream counts in units of 14 bits). Nil for null and
+// structs. It must not be changed or kept.
 func (v Value) Bytes() []byte {
 	if v.node == nil || v.node.kind != kindBytes {
 		return nil
@@ -132,8 +134,9 @@ func (v Value) At(i int) Value {
 	return v.core.value(v.core.children[v.node.childrenEnd-v.node.count+uint32(i)])
 }
 
-// AppendData appends a `data` or `uuid` value to dst: plain bytes as they are, or a struct of 8-byte chunks joined. A chunk before the last that
-// is shorter is padded with zeros, as every short number is. Where ok is false the value was neither, and data is dst as it was.
+// AppendData appends a `data` or `uuid` value to dst: plain bytes as they are, or a struct of 8-byte chunks joined. A shorter
+// chunk before the last is padded with zeros, as every short number is. Where ok is false the value was neither, and data is dst
+// as it was.
 func (v Value) AppendData(dst []byte) (data []byte, ok bool) {
 	if !v.IsStruct() {
 		return append(dst, v.Bytes()...), !v.IsNull()

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// A wire file is records of a length (u32), the host's monotonic time in ns (i64), both little-endian, and that many bytes of tap payload. It has
-// no header. Length 0 marks a new connection.
+// A wire file is records of a length (u32), the host's monotonic time in ns (i64), both little-endian, and that many bytes of tap
+// payload. It has no header. Length 0 marks a new connection.
 const (
 	wireHeaderBytes = 12
 
@@ -23,7 +23,8 @@ const (
 // ErrTornWire: the file ends inside a record. A recording that was cut off looks like this; the records before it are whole.
 var ErrTornWire = errors.New("wire file is torn")
 
-// WireRecord is one record of a wire file: a payload and when it arrived. Without a payload it marks a new connection, whose decoder starts afresh.
+// WireRecord is one record of a wire file: a payload and when it arrived. Without a payload it marks a new connection, whose
+// decoder starts afresh.
 type WireRecord struct {
 	HostNs  int64
 	Payload []byte
@@ -54,8 +55,8 @@ func NewWireReader(r io.Reader) *WireReader {
 // Offset is where in the file the next record begins, or after an error, the one that could not be read.
 func (w *WireReader) Offset() int64 { return w.offset }
 
-// Next returns the next record, whose payload is valid until Next is called again. The error is io.EOF after the last record, and wraps ErrTornWire where
-// the file ends inside one.
+// Next returns the next record, whose payload is valid until Next is called again. The error is io.EOF after the last record, and
+// wraps ErrTornWire where the file ends inside one.
 func (w *WireReader) Next() (WireRecord, error) {
 	var header [wireHeaderBytes]byte
 	n, err := io.ReadFull(w.r, header[:])
@@ -67,8 +68,8 @@ func (w *WireReader) Next() (WireRecord, error) {
 	}
 	length := binary.LittleEndian.Uint32(header[:])
 	if length > MaxPayloadBytes {
-		return WireRecord{}, fmt.Errorf("wire record at byte %d: its length is %d, at most %d is possible; this is no wire file, or it is damaged from there on",
-			w.offset, length, MaxPayloadBytes)
+		return WireRecord{}, fmt.Errorf("wire record at byte %d: its length is %d, at most %d is possible; this is no wire file, or it is damaged "+
+			"from there on", w.offset, length, MaxPayloadBytes)
 	}
 	w.payload = w.payload[:0]
 	for len(w.payload) < int(length) {
@@ -86,7 +87,8 @@ func (w *WireReader) Next() (WireRecord, error) {
 
 func (w *WireReader) fail(err error, have, want int) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: the record at byte %d has %d bytes, and %d of them are there; what comes before it is whole", ErrTornWire, w.offset, want, have)
+		return fmt.Errorf("%w: the record at byte %d has %d bytes, and %d of them are there; what comes before it is whole",
+			ErrTornWire, w.offset, want, have)
 	}
 	return fmt.Errorf("wire record at byte %d: %w", w.offset, err)
 }

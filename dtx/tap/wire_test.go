@@ -86,8 +86,9 @@ func TestALengthThatLiesCostsNoMemory(t *testing.T) {
 		t.Errorf("%d bytes were allocated for a record of 22", allocated)
 	}
 	_, _, err := readWire(strings.NewReader(wireExample + "\x01\x00\x00\x08" + "12345678"))
-	if want := "wire record at byte 40: its length is 134217729, at most 134217728 is possible; this is no wire file, or it is damaged from there on"; err == nil ||
-		errors.Is(err, ErrTornWire) || err.Error() != want {
+	want := "wire record at byte 40: its length is 134217729, at most 134217728 is possible; " +
+		"this is no wire file, or it is damaged from there on"
+	if errors.Is(err, ErrTornWire) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	if _, err := AppendWire(nil, WireRecord{Payload: make([]byte, MaxPayloadBytes+1)}); err == nil {

@@ -302,7 +302,8 @@ func TestValuesAnswerForEveryKind(t *testing.T) {
 			t.Errorf("places: %+v, %+v", v.At(0), v.At(1))
 		}
 		for _, none := range []Value{v.At(2), v.At(-1), v.At(0).At(0), v.At(1).At(0), v.At(9).At(9), {}} {
-			if _, ok := none.Uint64(); ok || !none.IsNull() || none.IsStruct() || none.Len() != 0 || none.Bytes() != nil || none.ID() != 0 || none.String() != "" {
+			_, ok := none.Uint64()
+			if ok || !none.IsNull() || none.IsStruct() || none.Len() != 0 || none.Bytes() != nil || none.ID() != 0 || none.String() != "" {
 				t.Errorf("%+v is not null", none)
 			}
 		}
