@@ -76,17 +76,31 @@ func (a natural) times(n uint64) natural {
 	return natural{hi: hi + a.hi*n, lo: lo}
 }
 
+// quo is a / n and what is left over, for n above 0.
+func (a natural) quo(n uint64) (q natural, rest uint64) {
+	if a.hi >= n {
+		q.hi, a.hi = a.hi/n, a.hi%n
+	}
+	q.lo, rest = bits.Div64(a.hi, a.lo, n)
+	return q, rest
+}
+
 // over is a / n, rounded half to even; null where n is 0 or the quotient does not fit int64.
 func (a natural) over(n uint64) Int {
-	if a.hi >= n {
+	if n == 0 {
 		return Int{}
 	}
-	q, r := bits.Div64(a.hi, a.lo, n)
-	if r > n-r || r == n-r && q%2 == 1 {
-		q++
+	q, rest := a.quo(n)
+	return q.rounded(natural{lo: rest}, natural{lo: n})
+}
+
+// rounded is the quotient q rounded half to even, where rest (below 2^127) was left over of a division by n.
+func (q natural) rounded(rest, n natural) Int {
+	if twice := rest.times(2); n.less(twice) || n == twice && q.lo%2 == 1 {
+		q.add(0, 1)
 	}
-	if q > math.MaxInt64 {
+	if q.hi > 0 || q.lo > math.MaxInt64 {
 		return Int{}
 	}
-	return Of(int64(q))
+	return Of(int64(q.lo))
 }

@@ -294,13 +294,14 @@ func (f *figures) publish(nowNs int64, timebase adapter.Timebase, out *Other) {
 	}
 }
 
-// milliHz is the rate of a refresh interval, null where interval * numer does not fit 64 bits.
+// milliHz is the rate of a refresh interval: 1e12 * denom / (numer * interval), whose divisor may be of 126 bits.
 func milliHz(intervalMach int64, timebase adapter.Timebase) Int {
-	period := natural{lo: uint64(intervalMach)}.times(uint64(timebase.Numer)) // ns * denom
-	if period.hi > 0 {
-		return Int{}
-	}
-	return natural{lo: uint64(timebase.Denom)}.times(1_000_000_000_000).over(period.lo)
+	numer, interval := uint64(timebase.Numer), uint64(intervalMach)
+	q, restOfNumer := natural{lo: uint64(timebase.Denom)}.times(1_000_000_000_000).quo(numer)
+	q, restOfInterval := q.quo(interval)
+	rest := natural{lo: restOfInterval}.times(numer)
+	rest.add(0, restOfNumer)
+	return q.rounded(rest, natural{lo: interval}.times(numer))
 }
 
 // deviationUs is the population standard deviation in µs, rounded half to even from its exact value sqrt(n*squares - sum²) / n. At

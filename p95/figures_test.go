@@ -433,9 +433,12 @@ func TestRefreshRate(t *testing.T) {
 		{adapter.Timebase{Numer: 1, Denom: 1}, 0, null()},
 		{adapter.Timebase{Numer: 1, Denom: 1}, -8_000_000, null()},
 		{adapter.Timebase{Numer: 1, Denom: 9_223_372}, 1, is(9_223_372_000_000_000_000)},
-		{adapter.Timebase{Numer: 1, Denom: 9_223_373}, 1, null()},                         // beyond int64, within 64 bits
-		{adapter.Timebase{Numer: 1, Denom: math.MaxInt64}, 1, null()},                     // beyond int64
-		{adapter.Timebase{Numer: math.MaxInt64, Denom: math.MaxInt64}, 8_000_000, null()}, // interval * numer beyond 64 bits
+		{adapter.Timebase{Numer: 1, Denom: 9_223_373}, 1, null()},     // beyond int64, within 64 bits
+		{adapter.Timebase{Numer: 1, Denom: math.MaxInt64}, 1, null()}, // beyond int64
+		{adapter.Timebase{Numer: math.MaxInt64, Denom: math.MaxInt64}, 8_000_000, is(125_000)},
+		{adapter.Timebase{Numer: 1 << 62, Denom: 1 << 62}, 400_000_000_000, is(2)},   // 2.5 mHz
+		{adapter.Timebase{Numer: 1 << 62, Denom: 1<<62 + 1}, 400_000_000_000, is(3)}, // a hair more
+		{adapter.Timebase{Numer: 1 << 62, Denom: 3 << 61}, 1_000_000_000_000, is(2)}, // 1.5 mHz
 	} {
 		l := newLab(t)
 		rebound(func(b *adapter.Binding) { b.Timebase = c.timebase })(l)

@@ -320,9 +320,7 @@ func (m *model) other(nowNs int64) (o p95.Other) {
 	o.FrameTimeNs = known(latest.timeNs)
 	if latest.r.Fields&adapter.HasRefreshIntervalMach != 0 && latest.r.RefreshIntervalMach > 0 {
 		period := new(big.Int).Mul(big.NewInt(latest.r.RefreshIntervalMach), big.NewInt(m.b.Timebase.Numer))
-		if period.IsUint64() {
-			o.RefreshMilliHz = asInt(halfEven(new(big.Int).Mul(big.NewInt(1_000_000_000_000), big.NewInt(m.b.Timebase.Denom)), period))
-		}
+		o.RefreshMilliHz = asInt(halfEven(new(big.Int).Mul(big.NewInt(1_000_000_000_000), big.NewInt(m.b.Timebase.Denom)), period))
 	}
 	q := latest.presentationNs
 	kept, forgotten := m.frames, int64(math.MinInt64)
