@@ -29,7 +29,7 @@
 //   - A source contract does not name the channel, but a source object with a member missing or of the wrong type is none.
 //   - The interval of line 9 is the frame time in whole ns: 1,100,000,000.9 ns is not over.
 //   - With refreshIntervalMach below 1, the native integers give no multiple: it must be null. A multiple that does not fit int64 in
-//     thousandths, and any figure of more decimals than it may have (adapter.Record's InexactFigures, lifetimeMs too), equals nothing.
+//     thousandths, and a figure of more decimals than it may have (adapter.Record's InexactFigures), equals nothing.
 //   - Records count and clear in the background as in the foreground.
 //
 // Events:
