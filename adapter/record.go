@@ -153,8 +153,8 @@ const HasNatives = HasSwapID | HasFrameSeed | HasBeginMach | HasEndMach | HasPre
 // Record is one raw record. Times named Mach are ticks of the device's continuous clock, Ns are nanoseconds.
 //
 // Decimal figures are kept as scaled integers, so that they are exact: FrameTimeNs and LifetimeNs are ms * 1e6,
-// RefreshMultipleMilli is the multiple * 1000. A figure read from a file that is no such decimal (too many digits) is present with
-// Inexact set, and equals nothing.
+// RefreshMultipleMilli is the multiple * 1000. A frame time or multiple read from a file that is no such decimal (too many digits) is
+// present with InexactFigures set, and equals nothing; such a lifetime is missing.
 type Record struct {
 	Fields Fields
 

@@ -294,8 +294,10 @@ func (p *RecordParser) payload(r *Record) {
 		p.integer(r, HasPresentationNs, &r.PresentationNs)
 	case "frameTimeMs":
 		p.decimal(r, HasFrameTime, &r.FrameTimeNs, msPlaces)
-	case "lifetimeMs":
-		p.decimal(r, HasLifetime, &r.LifetimeNs, msPlaces)
+	case "lifetimeMs": // no figure that the window compares: an inexact one is as good as none
+		if n, exact, ok := s.Decimal(msPlaces); ok && exact {
+			r.LifetimeNs, r.Fields = n, r.Fields|HasLifetime
+		}
 	case "refreshMultiple":
 		p.decimal(r, HasRefreshMultiple, &r.RefreshMultipleMilli, multiplePlaces)
 	case "quality":

@@ -161,11 +161,17 @@ func TestFiguresThatAreNoSuchDecimalsAreInexact(t *testing.T) {
 		{`"frameTimeMs":8.333291`, `"frameTimeMs":83332910e-7`, false},
 		{`"refreshMultiple":1`, `"refreshMultiple":1.0`, false},
 		{`"refreshMultiple":1`, `"refreshMultiple":1.0001`, true},
-		{`"lifetimeMs":21.7795`, `"lifetimeMs":9223372036854775807`, true},
 	} {
 		r, _, err := ParseRecord([]byte(strings.Replace(contractLine, c.old, c.new, 1)))
 		if err != nil || r.InexactFigures != c.inexact || r.Fields != contractRecord().Fields {
 			t.Errorf("%s: %v, inexact %v", c.new, err, r.InexactFigures)
+		}
+	}
+	// The window compares no lifetime, so an inexact one must not count against the record.
+	for _, lifetime := range []string{"21.77950001", "9223372036854775807"} {
+		r, _, err := ParseRecord([]byte(strings.Replace(contractLine, `"lifetimeMs":21.7795`, `"lifetimeMs":`+lifetime, 1)))
+		if err != nil || r.InexactFigures || r.Fields != contractRecord().Fields&^HasLifetime {
+			t.Errorf("lifetimeMs %s: %v, inexact %v, fields %b", lifetime, err, r.InexactFigures, r.Fields)
 		}
 	}
 }
