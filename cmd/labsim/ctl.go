@@ -31,6 +31,7 @@ Faults of payloads need a running tap, that is a capture.
   labsim ctl
   labsim ctl lose --count 2
   labsim ctl hang --service com.apple.mobile.mobile_image_mounter --for 10s
+  labsim ctl service-missing --service com.apple.instruments.dtservicehub
   labsim ctl scene --step '{for: 3s, idle: true}'
 
 The socket's own protocol is the same in JSON lines: {"device": UDID, "kind": "lose", "count": 2}.`,
@@ -70,7 +71,7 @@ The socket's own protocol is the same in JSON lines: {"device": UDID, "kind": "l
 	f.StringVarP(&device, "udid", "u", "", "the phone; may be left out where there is one")
 	f.StringVar(&lasts, "for", "", "how long, such as 3s")
 	f.IntVar(&c.Count, "count", 0, "how many payloads (default 1)")
-	f.StringVar(&c.Service, "service", "", "a service: lockdownd, or the full name of one of lockdownd's or Instruments'")
+	f.StringVar(&c.Service, "service", "", "a service: lockdownd, rsd, tunnel-agent, or the full name of one of theirs or of Instruments'")
 	f.StringVar(&delay, "delay", "", "how late answers are, such as 800ms")
 	f.StringVar(&c.Error, "error", "", "lockdownd's word for refusing, such as PasswordProtected")
 	f.StringVar(&c.Bundle, "bundle", "", "an app (default: the scene's)")

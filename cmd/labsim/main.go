@@ -1,4 +1,4 @@
-// Command labsim is a simulated device lab: a usbmuxd with iPhones behind it, for programs that talk to real ones.
+// Command labsim is a simulated device lab: a usbmuxd and a tunnel agent with iPhones behind them, for programs that talk to real ones.
 package main
 
 import (
@@ -45,15 +45,16 @@ func run(ctx context.Context, args []string) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "labsim",
-		Short: "A simulated lab: usbmuxd and iPhones that speak the real protocols",
-		Long: `labsim plays a device lab in one process: usbmuxd, and behind it iPhones with lockdownd, Instruments' services and the
-activity trace tap. Programs that talk to real phones talk to it as they are: point them at its socket. Every phone
-says of itself that it is simulated (lockdown value FramebridgeSimulated).
+		Short: "A simulated lab: usbmuxd, tunnels and iPhones that speak the real protocols",
+		Long: `labsim plays a device lab in one process: usbmuxd, a tunnel agent, and behind them iPhones of iOS 14 to 26 with lockdownd,
+service discovery, Instruments' services, the activity trace tap and their apps' files. Programs that talk to real
+phones talk to it as they are: point them at its sockets. Every phone says of itself that it is simulated (lockdown
+value FramebridgeSimulated, and the same among the properties of service discovery).
 
 First steps:
   labsim example > lab.yaml            a lab with everything explained
-  labsim run lab.yaml                  runs it, and prints what to put into USBMUXD_SOCKET_ADDRESS
-  idevice_id -l                        (in another shell, with that variable) lists its phones
+  labsim run lab.yaml                  runs it, and prints the variables that lead to it
+  idevice_id -l                        (in another shell, with those variables) lists its phones
   labsim ctl disconnect --for 3s       pulls a phone's cable for three seconds
   labsim wire --os 26.0 --duration 10s -o wire.bin     what the tap of any release would send, as a file
 

@@ -17,19 +17,19 @@ import (
 func defaultControl() string { return filepath.Join(os.TempDir(), "labsim-control") }
 
 func newRun() *cobra.Command {
-	var address, control string
+	var address, control, tunnels string
 	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "run LAB.yaml",
 		Short: "Run a lab until it is interrupted",
 		Long: `Runs the lab that LAB.yaml describes (see labsim example) until SIGINT or SIGTERM.
 
-It prints the line that leads programs to it:
+It prints the lines that lead programs to it:
   export USBMUXD_SOCKET_ADDRESS=UNIX:///tmp/labsim-usbmuxd
-libimobiledevice's tools, go-ios and framebridge all honour it.
-
-Phones of iOS 14 to 16 can be captured this way. Later ones are listed, and tell their facts, but their developer
-services need a tunnel.`,
+  export GO_IOS_AGENT_HOST=127.0.0.1
+  export GO_IOS_AGENT_PORT=39201
+libimobiledevice's tools, go-ios and framebridge honour the first; go-ios and framebridge find the tunnels to phones of
+iOS 17 and later by the others. With --tunnels "" there is no tunnel agent: framebridge tunnel makes tunnels itself.`,
 		Args: exactly(1, "one LAB.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])
@@ -53,16 +53,24 @@ services need a tunnel.`,
 			if err == nil && control != "" {
 				err = lab.ListenControl(control)
 			}
+			lines := fmt.Sprintf("export USBMUXD_SOCKET_ADDRESS=%s\n", env)
+			if err == nil && tunnels != "" {
+				var host string
+				var port int
+				host, port, err = lab.ListenTunnels(tunnels)
+				lines += fmt.Sprintf("export GO_IOS_AGENT_HOST=%s\nexport GO_IOS_AGENT_PORT=%d\n", host, port)
+			}
 			if err != nil {
 				return errors.Join(err, lab.Close())
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "export USBMUXD_SOCKET_ADDRESS=%s\n", env)
+			fmt.Fprint(cmd.OutOrStdout(), lines)
 			<-cmd.Context().Done()
 			return lab.Close()
 		},
 	}
 	cmd.Flags().StringVar(&address, "listen", "unix:"+filepath.Join(os.TempDir(), "labsim-usbmuxd"), "usbmuxd's socket: unix:PATH or host:port")
 	cmd.Flags().StringVar(&control, "control", defaultControl(), `socket for labsim ctl; "" for none`)
+	cmd.Flags().StringVar(&tunnels, "tunnels", "127.0.0.1:0", `where the tunnel agent listens, host:port; "" for no agent`)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log every connection that ends and every refusal to stderr")
 	return cmd
 }

@@ -31,7 +31,8 @@ type Config struct {
 type DeviceConfig struct {
 	UDID, Name, Product, OS string
 
-	Paired bool // with this host
+	Paired bool       // with this host
+	Tunnel TunnelKind // that the lab's agent keeps; "" before iOS 17
 	State  State
 	Apps   []App
 	Scene  scene.Spec
@@ -54,6 +55,12 @@ func DefaultDevice(udid, os string) DeviceConfig {
 	case "16":
 		c.Product = "iPhone10,3"
 	}
+	if release, err := scene.ParseOS(os); err == nil && release.Major >= firstTunnelMajor {
+		c.Tunnel = TunnelUserspace
+		if !tunnelsByCable(release) {
+			c.Tunnel = TunnelKernel // agents make no other to iOS 17.0 to 17.3
+		}
+	}
 	c.Apps = []App{{c.Scene.App.Bundle, c.Scene.App.Name}}
 	return c
 }
@@ -72,6 +79,7 @@ type yamlDevice struct {
 	Product        string      `yaml:"product"`
 	OS             string      `yaml:"os"`
 	Paired         *bool       `yaml:"paired"`
+	Tunnel         TunnelKind  `yaml:"tunnel"`
 	DeveloperMode  *bool       `yaml:"developerMode"`
 	DeveloperImage *bool       `yaml:"developerImage"`
 	Locked         bool        `yaml:"locked"`
@@ -202,6 +210,16 @@ func (y yamlDevice) config() (d DeviceConfig, key []any, err error) {
 		}
 	}
 	d.State.Locked = y.Locked
+	switch y.Tunnel {
+	case "":
+	case TunnelUserspace, TunnelKernel, TunnelNone:
+		if d.Tunnel == "" {
+			return d, []any{"tunnel"}, fmt.Errorf("tunnel %s: there are none before iOS %d: leave it out", y.Tunnel, firstTunnelMajor)
+		}
+		d.Tunnel = y.Tunnel
+	default:
+		return d, []any{"tunnel"}, fmt.Errorf("tunnel %q: write %s, %s or %s", y.Tunnel, TunnelUserspace, TunnelKernel, TunnelNone)
+	}
 	if y.Scene != nil {
 		d.Scene = *y.Scene
 	}
@@ -247,7 +265,7 @@ speed: 1        # 1 to 100: everything goes so much faster. A program that measu
 
 devices:        # 1 to 64
   - udid: 00008110-000A1B2C3D4E5F60     # 8 and 16 hex digits, or 40
-    os: "16.7"                          # in quotes. 14.0 to 26.99; over usbmux alone, 14 to 16 can be captured
+    os: "16.7"                          # in quotes. 14.0 to 26.99; from 17.0 on developer services are behind a tunnel
     # What follows may be left out; these are the defaults, but for name, apps, scene and faults.
     name: Anna
     product: iPhone10,3
@@ -270,6 +288,11 @@ devices:        # 1 to 64
       - {at: 10s, kind: lose, count: 2}
       - {at: 40s, kind: disconnect, for: 3s}
       - {at: 60s, kind: reboot, for: 5s}
+
+  - udid: 00008140-001122334455667E
+    os: "26.0"
+    tunnel: userspace       # that the lab's tunnel agent keeps to it (labsim run --tunnels): userspace, kernel (address ::1), or none.
+                            # From iOS 17.4 on others can make one over lockdownd's CoreDeviceProxy as well (framebridge tunnel).
 
   - udid: 00008101-001E2D3C4B5A6978
     os: "15.8"

@@ -47,6 +47,7 @@ type DeviceStatus struct {
 	Locked         bool     `json:"locked"`
 	Foreground     string   `json:"foreground"` // bundle of the app on the screen, "" for the home screen
 	Taps           int      `json:"taps"`       // that are running
+	Tunnels        int      `json:"tunnels"`    // the agent's, and those of CoreDeviceProxy
 	Connections    int      `json:"connections"`
 }
 
@@ -115,7 +116,7 @@ func (l *Lab) Status() []DeviceStatus {
 			}
 		}
 		d.update(func() {
-			st.Attached, st.PairedHosts, st.Taps, st.Connections = d.attached, len(d.hosts), len(d.taps), len(d.links)
+			st.Attached, st.PairedHosts, st.Taps, st.Tunnels, st.Connections = d.attached, len(d.hosts), len(d.taps), len(d.tunnels), len(d.links)
 			st.DeveloperMode, st.DeveloperImage, st.Locked = d.state.DeveloperMode, d.state.DeveloperImage, d.state.Locked
 		})
 		out = append(out, st)

@@ -33,12 +33,18 @@ type Device struct {
 	muxID     uint64
 	links     map[*link]struct{}
 	ports     map[uint16]startedService
+	tunnels   map[*tunnel]struct{}
+	told      *tunnel       // the one that the agent tells of, nil where there is none
+	made      int           // how many tunnels there have been
+	retry     time.Duration // lab time before which the agent makes no tunnel
 	hosts     map[string]*pairing
 	dialog    bool          // the question whether to trust a host is on the screen
 	trusts    bool          // somebody tapped Trust: the next host that pairs is believed
 	returning time.Duration // lab time when the cable comes back in; never where only a command does it
 	faults    faults
 	taps      map[*runningTap]struct{}
+	transfers map[uint64]transfer // files that may be fetched, by number
+	lastFile  uint64
 	changed   chan struct{} // closed and replaced when phone has changed
 }
 
@@ -47,7 +53,8 @@ const never = time.Duration(1<<63 - 1)
 
 func newDevice(l *Lab, c DeviceConfig) (*Device, error) {
 	d := &Device{DeviceConfig: c, lab: l, state: c.State, plugged: true, attached: true, returning: never,
-		links: map[*link]struct{}{}, ports: map[uint16]startedService{}, hosts: map[string]*pairing{}, taps: map[*runningTap]struct{}{}, changed: make(chan struct{})}
+		links: map[*link]struct{}{}, ports: map[uint16]startedService{}, tunnels: map[*tunnel]struct{}{}, hosts: map[string]*pairing{},
+		taps: map[*runningTap]struct{}{}, transfers: map[uint64]transfer{}, changed: make(chan struct{})}
 	var err error
 	if d.os, err = scene.ParseOS(c.OS); err != nil {
 		return nil, err
@@ -96,6 +103,7 @@ func (d *Device) live() {
 	if back {
 		d.replug()
 	}
+	d.keepTunnel()
 }
 
 func (d *Device) update(f func()) {
@@ -131,6 +139,7 @@ func (d *Device) attach(up bool, andThen func()) {
 		return
 	}
 	d.lab.tellLocked(map[string]any{"MessageType": "Detached", "DeviceID": d.muxID})
+	d.endTunnelsLocked(every)
 	for l := range d.links {
 		l.Close()
 	}
@@ -145,15 +154,16 @@ func (d *Device) replug() {
 	d.attach(d.phone.Status(d.now()).Up, func() { d.plugged, d.returning = true, never })
 }
 
-// connect hands a client's connection to what open found, and keeps it until one of the two is done with it.
-func (d *Device) connect(conn net.Conn, open opener) error {
+// connect hands a client's connection, which comes through a tunnel where via is one, to what open found. It keeps the connection until
+// one of the two is done with it.
+func (d *Device) connect(conn net.Conn, via *tunnel, open opener) error {
 	ctx, cancel := context.WithCancel(d.lab.ctx)
 	defer cancel()
-	l := &link{Conn: conn, d: d, closed: ctx.Done(), cancel: cancel}
+	l := &link{Conn: conn, d: d, via: via, closed: ctx.Done(), cancel: cancel}
 	d.mu.Lock()
-	if !d.attached {
+	if !d.attached || via != nil && via.ended {
 		d.mu.Unlock()
-		return fmt.Errorf("%s has left", d.UDID)
+		return fmt.Errorf("the way to %s has ended", d.UDID)
 	}
 	d.links[l] = struct{}{}
 	d.mu.Unlock()
@@ -161,10 +171,11 @@ func (d *Device) connect(conn net.Conn, open opener) error {
 	return open(ctx, l)
 }
 
-// link is a client's connection to a device: it ends with the cable, and stands still while the device does.
+// link is a client's connection to a device: it ends with the cable or its tunnel, and stands still while the device does.
 type link struct {
 	net.Conn
 	d      *Device
+	via    *tunnel
 	closed <-chan struct{}
 	cancel context.CancelFunc
 }
@@ -174,8 +185,22 @@ func (l *link) Close() error {
 	return l.Conn.Close()
 }
 
+// lost reports whether what is sent on the link gets nowhere, in either direction.
+func (l *link) lost() bool { return l.via != nil && l.via.dead.Load() }
+
+func (l *link) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	for err == nil && l.lost() {
+		n, err = l.Conn.Read(b)
+	}
+	return n, err
+}
+
 func (l *link) Write(b []byte) (int, error) {
 	for {
+		if l.lost() {
+			return len(b), nil
+		}
 		wait := l.d.stalledFor()
 		if wait <= 0 {
 			return l.Conn.Write(b)

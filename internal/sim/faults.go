@@ -99,21 +99,32 @@ func init() {
 		{"refuse-session", "for error", "", "lockdownd refuses sessions with error (InvalidHostID)", refuseSession},
 		{"slow", "service delay for", "delay", "answers of a service (all, if none is named) are late by delay", slow},
 		{"hang", "service for", "service", "a service accepts connections and calls, and never answers", hang},
+		{"tunnel-restart", "", "", "every tunnel ends, with its connections; the agent makes another, with another address and other ports", tunnelled(tunnelRestart)},
+		{"tunnel-gone", "for", "", "every tunnel ends, and none can be made", tunnelled(tunnelGone)},
+		{"half-open", "for", "", "tunnels and their connections stay, and nothing gets through; when it is over, they end", tunnelled(halfOpen)},
+		{"rsd-refuse", "for", "", "service discovery refuses connections", tunnelled(refuseDiscovery)},
+		{"service-missing", "service for", "service", "service discovery leaves a service out", tunnelled(serviceMissing)},
+		{"agent-garbage", "for", "", "the tunnel agent answers garbage when asked for the phone's tunnel", tunnelled(agentGarbage)},
 		{"launch", "bundle", "", "the app (the scene's, if none is named) comes to the foreground, started if it does not run", app(scene.EventLaunch)},
 		{"relaunch", "bundle", "", "the app is ended and started again", app(scene.EventRelaunch)},
 		{"terminate", "bundle", "", "the app ends", app(scene.EventTerminate)},
 		{"background", "", "", "the home screen is shown", app(scene.EventBackground)},
 		{"foreground", "", "", "the scene's app comes back", app(scene.EventForeground)},
 		{"scene", "step", "step", "any step of a scene, such as {for: 3s, idle: true}", sceneStep},
-		{"clear", "", "", "ends torn, stall, refuse-session, slow and hang", clearFaults},
+		{"clear", "", "", "ends every fault that lasts, but for disconnect", clearFaults},
 	}
 }
 
-// Services that slow and hang know besides those of lockdownd are the channels of instruments.
+// knownService reports whether slow and hang know a service: a short name of ours, or one of lockdownd's, instruments' or service discovery's.
 func knownService(name string) bool {
-	return name == lockdownName ||
+	return name == lockdownName || name == rsdName || name == agentName || listedService(name) ||
 		slices.ContainsFunc(lockdownServices, func(s service) bool { return s.name == name }) ||
 		slices.ContainsFunc(channelServices, func(s channelService) bool { return s.name == name })
+}
+
+// listedService reports whether service discovery has a service.
+func listedService(name string) bool {
+	return slices.ContainsFunc(remoteServices, func(s remoteService) bool { return s.name == name })
 }
 
 // FaultHelp explains every kind of fault, a line each.
@@ -150,8 +161,12 @@ func (f Fault) kind() (faultKind, error) {
 	if f.Count < 0 {
 		return k, fmt.Errorf("%w: count %d: expected 1 or more", ErrFault, f.Count)
 	}
+	if k.name == "service-missing" && !listedService(f.Service) {
+		return k, fmt.Errorf("%w: service discovery has no service %q: expected one such as %s", ErrFault, f.Service, dtServiceHubName)
+	}
 	if f.Service != "" && !knownService(f.Service) {
-		return k, fmt.Errorf("%w: no service is called %q: expected %s, or one of lockdownd's or instruments' by its full name", ErrFault, f.Service, lockdownName)
+		return k, fmt.Errorf("%w: no service is called %q: expected %s, %s, %s, or one of lockdownd's, instruments' or service discovery's by its full name",
+			ErrFault, f.Service, lockdownName, rsdName, agentName)
 	}
 	if f.Step != "" {
 		if _, err := scene.ParseStep([]byte(f.Step)); err != nil {
@@ -190,6 +205,9 @@ type faults struct {
 	refuse      timedWord
 	slow        map[string]timedDelay // by service, "" is all
 	hang        map[string]time.Duration
+
+	gone, halfOpen, refuseRSD, garbage time.Duration // of tunnels
+	missing                            map[string]time.Duration
 }
 
 type timedWord struct {
@@ -288,6 +306,58 @@ func hang(_ context.Context, d *Device, f Fault) (string, error) {
 		d.faults.hang[f.Service] = d.until(f.For)
 	})
 	return f.Service + " never answers " + lasting(f), nil
+}
+
+// tunnelled is for faults that only phones behind tunnels can have.
+func tunnelled(do func(d *Device, f Fault) string) func(context.Context, *Device, Fault) (string, error) {
+	return func(_ context.Context, d *Device, f Fault) (string, error) {
+		if d.os.Major < firstTunnelMajor {
+			return "", fmt.Errorf("%w: iOS %s has no tunnels: they come with iOS %d", ErrFault, d.OS, firstTunnelMajor)
+		}
+		return do(d, f), nil
+	}
+}
+
+func tunnelRestart(d *Device, _ Fault) string {
+	d.endTunnels(every)
+	d.update(func() { d.retry = 0 })
+	return "tunnels have ended"
+}
+
+func tunnelGone(d *Device, f Fault) string {
+	d.update(func() { d.faults.gone = d.until(f.For) })
+	d.endTunnels(every)
+	return "there is no tunnel " + lasting(f)
+}
+
+func halfOpen(d *Device, f Fault) string {
+	d.update(func() {
+		d.faults.halfOpen = d.until(f.For)
+		for t := range d.tunnels {
+			t.dead.Store(true)
+		}
+	})
+	return "nothing gets through tunnels " + lasting(f)
+}
+
+func refuseDiscovery(d *Device, f Fault) string {
+	d.update(func() { d.faults.refuseRSD = d.until(f.For) })
+	return "service discovery is refused " + lasting(f)
+}
+
+func serviceMissing(d *Device, f Fault) string {
+	d.update(func() {
+		if d.faults.missing == nil {
+			d.faults.missing = map[string]time.Duration{}
+		}
+		d.faults.missing[f.Service] = d.until(f.For)
+	})
+	return f.Service + " is not listed " + lasting(f)
+}
+
+func agentGarbage(d *Device, f Fault) string {
+	d.update(func() { d.faults.garbage = d.until(f.For) })
+	return "the tunnel agent answers garbage " + lasting(f)
 }
 
 func clearFaults(_ context.Context, d *Device, _ Fault) (string, error) {
@@ -400,6 +470,22 @@ func (d *Device) sessionRefusal() (word string) {
 
 func (d *Device) hangs(service string) (yes bool) {
 	d.fault(func(f *faults, now time.Duration) { yes = now < f.hang[service] })
+	return yes
+}
+
+func (d *Device) refusesDiscovery() (yes bool) {
+	d.fault(func(f *faults, now time.Duration) { yes = now < f.refuseRSD })
+	return yes
+}
+
+// missing reports whether service discovery leaves a service out.
+func (d *Device) missing(service string) (yes bool) {
+	d.fault(func(f *faults, now time.Duration) { yes = now < f.missing[service] })
+	return yes
+}
+
+func (d *Device) agentBroken() (yes bool) {
+	d.fault(func(f *faults, now time.Duration) { yes = now < f.garbage })
 	return yes
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/framebridge/framebridge/dtx"
 )
 
-// Instruments' server: DTX, with a channel for each service. This is its name from iOS 14 to 16, with TLS throughout.
+// Instruments' server: DTX, with a channel for each service. This is its name from iOS 14 to 16, with TLS throughout; behind tunnels it is
+// dtServiceHubName, without.
 const instrumentsName = "com.apple.instruments.remoteserver.DVTSecureSocketProxy"
 
 const channelPrefix = "com.apple.instruments.server.services."
@@ -50,6 +51,7 @@ const maxPending = 256
 // instruments is one client's DTX connection.
 type instruments struct {
 	d        *Device
+	name     string // of the service as the client knows it
 	ctx      context.Context
 	channels map[int32]*channel
 	answers  sync.WaitGroup // that are on their way
@@ -70,8 +72,12 @@ type channel struct {
 }
 
 func serveInstruments(ctx context.Context, d *Device, conn net.Conn) error {
+	return serveDTX(ctx, d, instrumentsName, conn)
+}
+
+func serveDTX(ctx context.Context, d *Device, name string, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &instruments{d: d, ctx: ctx, conn: conn, channels: map[int32]*channel{}, pending: make(chan struct{}, maxPending)}
+	c := &instruments{d: d, name: name, ctx: ctx, conn: conn, channels: map[int32]*channel{}, pending: make(chan struct{}, maxPending)}
 	defer func() {
 		cancel()
 		conn.Close() // so that nobody waits for a client that has stopped reading
@@ -110,7 +116,7 @@ func serveInstruments(ctx context.Context, d *Device, conn net.Conn) error {
 
 // dispatch serves one call. A service that is slow or hangs holds up no other.
 func (c *instruments) dispatch(m dtx.Message) error {
-	service := instrumentsName
+	service := c.name
 	ch := c.channels[m.Channel]
 	if ch != nil {
 		service = ch.service

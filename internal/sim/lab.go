@@ -5,13 +5,16 @@
 //	lab.go, device.go         the lab and its phones; what happens to them in the course of time is package scene's
 //	usbmux.go                 listing, listening, connecting, pair records
 //	lockdown*.go, pairing.go  facts, pairing, sessions, services
+//	tunnel.go, tunnel_api.go  tunnels to phones of iOS 17 and later, and the agent that tells of them
+//	coredevice_proxy.go       the tunnel that a host makes for itself: IP packets over a lockdown service
+//	rsd.go, remotexpc.go      what services there are behind a tunnel, and on which ports
 //	services.go               which services there are, and how a connection gets to one
-//	image_mounter.go, installation_proxy.go
+//	image_mounter.go, installation_proxy.go, afc.go, file_service.go; files.go has the apps' files
 //	instruments.go            DTX, with one channel service in each dt_*.go; the tap's payloads are package tapenc's
 //	faults.go, control.go     what goes wrong on command
 //
-// A device hands a connection to its services whatever carries it (Device.connect), so that other ways than usbmux lead to the same
-// services. Every device says of itself that it is simulated (FramebridgeSimulated in lockdownd's default domain).
+// A device hands a connection to its services whatever carries it (Device.connect): usbmux, an agent's tunnel and IP packets lead to the
+// same services. Every device says of itself that it is simulated (FramebridgeSimulated in lockdownd's default domain and in service discovery).
 //
 // Where nothing is known of a release, the lab chooses: machTimeInfo gives three values before iOS 16 and six from then on, and
 // runningProcesses tells foregroundRunning from iOS 16 on, so that clients meet both.
@@ -55,7 +58,9 @@ type Lab struct {
 	records   map[string][]byte // pair records of this host, by UDID
 	listeners map[*muxClient]struct{}
 	clients   map[net.Conn]struct{}
-	open      []io.Closer // listeners on sockets
+	open      map[io.Closer]struct{} // sockets that are listened on
+	agent     string                 // host on which the tunnel agent listens, "" where there is none
+	files     string                 // directory of the apps' files, "" where nobody has asked for any
 	closed    bool
 }
 
@@ -73,7 +78,7 @@ func newLab(c Config, ids *identities, log zerolog.Logger) (*Lab, error) {
 		return nil, fmt.Errorf("%w: speed %d: expected 1 to %d", ErrConfig, c.Speed, MaxSpeed)
 	}
 	l := &Lab{log: log, clock: clock{start: time.Now(), speed: c.Speed}, ids: ids, nextMuxID: 1, records: map[string][]byte{},
-		listeners: map[*muxClient]struct{}{}, clients: map[net.Conn]struct{}{}}
+		listeners: map[*muxClient]struct{}{}, clients: map[net.Conn]struct{}{}, open: map[io.Closer]struct{}{}}
 	for _, dc := range c.Devices {
 		d, err := newDevice(l, dc)
 		if err != nil {
@@ -160,37 +165,53 @@ func listen(address string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// serve accepts clients of ln until the lab is closed.
+// serve accepts clients of ln until ln or the lab is closed.
 func (l *Lab) serve(ln net.Listener, talk func(net.Conn) error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		ln.Close()
-		return net.ErrClosed
-	}
-	l.open = append(l.open, ln)
-	l.work.Go(func() {
+	return l.keep(ln, func() {
 		for {
 			conn, err := ln.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
 			if err != nil {
-				if l.ctx.Err() == nil {
-					l.log.Error().Err(err).Msg("no more clients can be accepted")
-				}
+				l.log.Error().Err(err).Msg("no more clients can be accepted")
 				return
 			}
 			if !l.admit(conn) {
 				conn.Close()
 				continue
 			}
-			l.work.Go(func() {
-				defer l.dismiss(conn)
-				if err := talk(conn); err != nil && l.ctx.Err() == nil {
-					l.log.Debug().Err(err).Msg("a connection ended")
-				}
-			})
+			l.work.Go(func() { l.talk(conn, talk) })
 		}
 	})
+}
+
+// keep runs work until c, whose end ends it, is closed: by closeOneLocked or with the lab.
+func (l *Lab) keep(c io.Closer, work func()) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		c.Close()
+		return net.ErrClosed
+	}
+	l.open[c] = struct{}{}
+	l.work.Go(work)
 	return nil
+}
+
+func (l *Lab) closeOneLocked(c io.Closer) {
+	delete(l.open, c)
+	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		l.log.Error().Err(err).Msg("closing")
+	}
+}
+
+// talk serves a client that was admitted.
+func (l *Lab) talk(conn net.Conn, serve func(net.Conn) error) {
+	defer l.dismiss(conn)
+	if err := serve(conn); err != nil && l.ctx.Err() == nil {
+		l.log.Debug().Err(err).Msg("a connection ended")
+	}
 }
 
 func (l *Lab) admit(conn net.Conn) bool {
@@ -216,16 +237,16 @@ func (l *Lab) Close() error {
 	l.closed = true
 	l.cancel()
 	var errs []error
-	for _, ln := range l.open {
-		errs = append(errs, ln.Close())
+	for c := range l.open {
+		errs = append(errs, c.Close())
 	}
-	l.open = nil
+	clear(l.open)
 	for conn := range l.clients {
 		conn.Close()
 	}
 	l.mu.Unlock()
 	l.work.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, os.RemoveAll(l.files))...)
 }
 
 func (l *Lab) device(udid string) *Device {

@@ -19,12 +19,16 @@ const (
 	udid15 = "00008101-001E2D3C4B5A6978"
 	udid16 = "00008110-000A1B2C3D4E5F60"
 	udid17 = "00008120-0011223344556677"
+	udid26 = "00008140-001122334455667E"
 )
 
 // keys are made once: making them takes longer than any test.
 var keys *identities
 
 func TestMain(m *testing.M) {
+	if udid := os.Getenv(childTunnelVar); udid != "" {
+		os.Exit(childTunnel(udid))
+	}
 	var err error
 	if keys, err = newIdentities(time.Now()); err != nil {
 		panic(err)

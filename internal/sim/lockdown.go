@@ -40,10 +40,21 @@ type lockdownSession struct {
 	raw, conn net.Conn
 	id        string
 	host      *pairing // whom the session belongs to, nil before StartSession
+	tunnelled bool     // a tunnel is trusted from the begin, and leads to services by itself
 }
 
 func serveLockdown(ctx context.Context, d *Device, raw net.Conn) error {
-	s := &lockdownSession{d: d, raw: raw, conn: raw}
+	return (&lockdownSession{d: d, raw: raw, conn: raw}).serve(ctx)
+}
+
+func serveRemoteLockdown(ctx context.Context, d *Device, conn net.Conn) error {
+	if err := checkIn(ctx, d, remoteLockdownName, conn); err != nil {
+		return err
+	}
+	return (&lockdownSession{d: d, raw: conn, conn: conn, tunnelled: true}).serve(ctx)
+}
+
+func (s *lockdownSession) serve(ctx context.Context) error {
 	for {
 		request, err := readPlist(s.conn)
 		if err == io.EOF {
@@ -55,14 +66,14 @@ func serveLockdown(ctx context.Context, d *Device, raw net.Conn) error {
 		name := str(request, "Request")
 		answer := s.answer(request)
 		answer["Request"] = name
-		if err := d.beforeAnswer(ctx, lockdownName); err != nil {
+		if err := s.d.beforeAnswer(ctx, lockdownName); err != nil {
 			return err
 		}
 		if err := writePlist(s.conn, answer); err != nil {
 			return err
 		}
 		if answer["Error"] != nil {
-			d.lab.log.Debug().Str("udid", d.UDID).Str("request", name).Any("error", answer["Error"]).Msg("lockdownd refuses")
+			s.d.lab.log.Debug().Str("udid", s.d.UDID).Str("request", name).Any("error", answer["Error"]).Msg("lockdownd refuses")
 			continue
 		}
 		switch name {
@@ -87,6 +98,11 @@ func (s *lockdownSession) answer(request map[string]any) map[string]any {
 		return s.getValue(str(request, "Domain"), str(request, "Key"))
 	case "SetValue", "RemoveValue":
 		return refusal(errSetProhibited)
+	}
+	if s.tunnelled {
+		return refusal(errInvalidRequest)
+	}
+	switch str(request, "Request") {
 	case "Pair":
 		return s.pair(request)
 	case "ValidatePair":
@@ -112,7 +128,7 @@ func (s *lockdownSession) answer(request map[string]any) map[string]any {
 }
 
 func (s *lockdownSession) getValue(domain, key string) map[string]any {
-	values := s.d.values(domain, s.host != nil)
+	values := s.d.values(domain, s.host != nil || s.tunnelled)
 	if key == "" {
 		out := map[string]any{"Value": values}
 		if domain != "" {

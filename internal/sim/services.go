@@ -22,10 +22,18 @@ var lockdownServices = []service{
 	{imageMounterName, false, serveImageMounter},
 	{installationProxyName, false, serveInstallationProxy},
 	{instrumentsName, true, serveInstruments},
+	{coreDeviceProxyName, false, serveCoreDeviceProxy},
+	{afcName, false, serveAFC},
+	{houseArrestName, false, serveHouseArrest},
 }
 
 // opener talks over a connection that was made to one of a device's ports.
 type opener func(ctx context.Context, conn net.Conn) error
+
+// offersLocked reports whether a service is there, as far as the developer image goes.
+func (d *Device) offersLocked(s service) bool {
+	return !s.developer || d.state.DeveloperImage && d.state.DeveloperMode
+}
 
 // firstServicePort is where the ports begin that lockdownd hands out.
 const firstServicePort = 49152
@@ -38,12 +46,7 @@ func (d *Device) open(port uint16) (opener, error) {
 		return nil, fmt.Errorf("%s is not attached", d.UDID)
 	}
 	if port == lockdownPort {
-		return func(ctx context.Context, conn net.Conn) error {
-			if d.hangs(lockdownName) {
-				return swallow(conn)
-			}
-			return serveLockdown(ctx, d, conn)
-		}, nil
+		return d.unlessHanging(lockdownName, func(ctx context.Context, conn net.Conn) error { return serveLockdown(ctx, d, conn) }), nil
 	}
 	if s, started := d.ports[port]; started {
 		return s.open(d), nil
@@ -58,16 +61,23 @@ type startedService struct {
 }
 
 func (s startedService) open(d *Device) opener {
-	return func(ctx context.Context, conn net.Conn) error {
-		if d.hangs(s.name) {
-			return swallow(conn)
-		}
+	return d.unlessHanging(s.name, func(ctx context.Context, conn net.Conn) error {
 		secure := tls.Server(conn, s.host.tls())
 		if err := secure.HandshakeContext(ctx); err != nil {
 			return fmt.Errorf("%s: TLS: %w", s.name, err)
 		}
 		defer secure.CloseWrite() // so that the client can tell a goodbye from a cable that was pulled
 		return s.serve(ctx, d, secure)
+	})
+}
+
+// unlessHanging lets a service that hangs accept its clients, and nothing else.
+func (d *Device) unlessHanging(name string, open opener) opener {
+	return func(ctx context.Context, conn net.Conn) error {
+		if d.hangs(name) {
+			return swallow(conn)
+		}
+		return open(ctx, conn)
 	}
 }
 
@@ -86,7 +96,7 @@ func (d *Device) startService(name string, host *pairing) (port uint16, word str
 			continue
 		}
 		// From iOS 17 on, developer services are reached through a tunnel only.
-		if s.developer && (!d.state.DeveloperImage || !d.state.DeveloperMode || d.os.Major >= 17) {
+		if s.developer && (!d.offersLocked(s) || d.os.Major >= firstTunnelMajor) || name == coreDeviceProxyName && !d.makesTunnelsLocked() {
 			return 0, errInvalidService
 		}
 		for port, started := range d.ports {

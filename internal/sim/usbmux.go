@@ -117,7 +117,7 @@ func (l *Lab) serveUsbmux(conn net.Conn) error {
 			if err := writeMux(conn, m.tag, muxResult(muxOK)); err != nil {
 				return err
 			}
-			return device.connect(conn, open)
+			return device.connect(conn, nil, open)
 		case "Listen":
 			return l.muxListen(c, m)
 		default:
