@@ -133,7 +133,7 @@ func rounds() int {
 }
 
 func TestAThousandMutatedBundlesAreNeverCalledComplete(t *testing.T) {
-	f := newFixture(t, lab27.PurposeStudy, 20)
+	f := newFixture(t, lab27.PurposeStudy, 10)
 	whole := f.contents()
 	if r := exercise(t, f, asFS(whole)); r.State != lab27.Complete {
 		t.Fatalf("%s: %v", r.State, r.Err())
@@ -163,8 +163,9 @@ func TestAThousandMutatedBundlesAreNeverCalledComplete(t *testing.T) {
 // Even sealed anew, a row with a hostile number does not pass: every number of a row but the surface's is held against something.
 func TestMutatedRowsSealedAnewAreNeverCalledComplete(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 27))
+	f := newFixture(t, lab27.PurposeStudy, 10)
+	whole := f.contents()
 	for i := range rounds() {
-		f := newFixture(t, lab27.PurposeStudy, 20)
 		file := []string{"requests.jsonl", "presented.jsonl"}[i%2]
 		f.rewrite = func(name, content string) string {
 			if name != file {
@@ -183,8 +184,7 @@ func TestMutatedRowsSealedAnewAreNeverCalledComplete(t *testing.T) {
 			return strings.Join(rows, "")
 		}
 		files := f.contents()
-		f.rewrite = nil
-		if maps.Equal(files, f.contents()) {
+		if maps.Equal(files, whole) {
 			continue
 		}
 		if report := exercise(t, f, asFS(files)); report.State == lab27.Complete {

@@ -19,6 +19,9 @@ const (
 	// MaxP95DifferenceNs is how far the two P95 of a cut may be apart.
 	MaxP95DifferenceNs = 1_000_000
 
+	// maxWindowNs bounds the number of cuts: a window longer than an hour is no run's, and none of its cuts is compared.
+	maxWindowNs = 3600 * 1_000_000_000
+
 	minValues     = 5             // fewer give no P95 (p95-window.md)
 	maxIntervalNs = 1_100_000_000 // a longer one is no frame time (raw-record.md)
 )
@@ -231,7 +234,7 @@ func (r *rolling) upTo(toNs int64) (n, rank int, p95Ns int64) {
 // ticks, and the distance between one presentedTime and the next.
 func (m *Match) compareCuts() {
 	v := &m.Verdict
-	if v.Window == nil {
+	if v.Window == nil || v.Window.ToNs-v.Window.FromNs > maxWindowNs {
 		return
 	}
 	frames, reference := rolling{all: make([]timed, 0, len(m.frames.ns))}, rolling{all: make([]timed, 0, len(m.presented.ns))}

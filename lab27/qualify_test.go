@@ -251,6 +251,15 @@ func TestFewerThanFiveFrameTimesGiveNoP95AndNoComparison(t *testing.T) {
 	}
 }
 
+func TestWindowOfMoreThanAnHourIsNoRuns(t *testing.T) {
+	for length, cuts := range map[int64]int{3600 * second: 3599, 3600*second + 1: 0} { // the last cut would be 4 ms behind the end
+		times := []int64{10 * second, 10*second + length + 100_000_000}
+		if v := match(t, times, times).Verdict; v.Cuts != cuts || v.Qualified {
+			t.Errorf("%d ns: %d cuts", length, v.Cuts)
+		}
+	}
+}
+
 func TestFrameThatIsNotValidHasNoFrameTime(t *testing.T) {
 	f := newFixture(t, lab27.PurposeStudy, 100)
 	f.frameOf(100).Valid = false // as after a source gap

@@ -26,6 +26,8 @@ var (
 const (
 	maxProblems = 100    // kept; all are counted
 	giveUp      = 20_000 // every row can have one and more tell nothing new
+
+	maxAheadNs = 1_000_000_000 // a handler may be called a little ahead of the time that it reports, but not a second
 )
 
 // Report is a bundle and what is to be said of it. Plan and Summary are nil where they cannot be read.
@@ -314,8 +316,13 @@ func (r *Report) checkAgainstSubmission(p *Presentation, s *Submission, bad func
 	if p.CallbackMach < s.RequestMach {
 		bad(Clock, "its handler came before its request")
 	}
-	if requested, _ := machNs(r.Plan.Timebase, s.RequestMach); p.PresentedNs > 0 && p.PresentedNs < requested {
-		bad(Clock, "presentedTime %d ns is before its request at %d ns", p.PresentedNs, requested)
+	if p.PresentedNs == 0 {
+		return
+	}
+	requested, _ := machNs(r.Plan.Timebase, s.RequestMach)
+	reported, _ := machNs(r.Plan.Timebase, p.CallbackMach)
+	if p.PresentedNs < requested || p.PresentedNs > reported+maxAheadNs {
+		bad(Clock, "presentedTime %d ns is before its request at %d ns, or long after its handler at %d ns", p.PresentedNs, requested, reported)
 	}
 }
 

@@ -126,6 +126,7 @@ func TestBundlesThatContradictThemselves(t *testing.T) {
 		{"another drawable than was submitted", func(f *fixture) { f.presentations[9].drawable = 5 }, lab27.Count, "presented.jsonl, line 11"},
 		{"presentedTime that does not rise", func(f *fixture) { f.row(10).ns = f.row(9).ns }, lab27.Order, "presented.jsonl, line 11"},
 		{"presentedTime before its request", func(f *fixture) { f.row(1).ns = ns(f.submissions[0].request) - 1 }, lab27.Clock, "presented.jsonl, line 2"},
+		{"presentedTime a second and more after its handler", func(f *fixture) { f.row(719).ns = ns(f.row(719).callback) + 1_000_000_001 }, lab27.Clock, "presented.jsonl, line 720"},
 		{"presented at zero", func(f *fixture) { f.row(10).ns = 0 }, lab27.Count, "presented.jsonl, line 11"},
 		{"dropped with a time", func(f *fixture) { f.row(10).status = "dropped" }, lab27.Count, "presented.jsonl, line 11"},
 		{"an unknown status", func(f *fixture) { f.row(10).status = "shown" }, lab27.Schema, "presented.jsonl, line 11"},
@@ -324,7 +325,7 @@ func TestEveryTornEndIsPartial(t *testing.T) {
 	whole := f.files()
 	for _, name := range lab27.BundleFiles {
 		data := whole[name].Data
-		for cut := 0; cut < len(data); cut += max(1, len(data)/400) {
+		for cut := 0; cut < len(data); cut += max(1, len(data)/150) {
 			files := fstest.MapFS{}
 			for other, file := range whole {
 				files[other] = file
