@@ -225,6 +225,7 @@ func (r *Report) cut(file int) bool {
 
 func (r *Report) checkSubmissions() {
 	var last *Submission
+	stop := r.stop()
 	inPhase := make([]int64, len(r.Plan.Phases))
 	for i := range r.Submissions {
 		s := &r.Submissions[i]
@@ -254,6 +255,8 @@ func (r *Report) checkSubmissions() {
 			}
 		case s.CommitMach < s.RequestMach:
 			bad(Clock, "commitMach %d is before requestMach %d", s.CommitMach, s.RequestMach)
+		case stop != nil && s.CommitMach > stop.Mach:
+			bad(Clock, "commitMach %d is after the stop, %d", s.CommitMach, stop.Mach)
 		case scale(s.CommitMach-s.RequestMach, r.Plan.Timebase.Numer, r.Plan.Timebase.Denom) < s.DelayMs*1_000_000-1000: // ticks are rounded
 			bad(Clock, "was committed after %d ticks in spite of a delay of %d ms", s.CommitMach-s.RequestMach, s.DelayMs)
 		}

@@ -110,6 +110,7 @@ func TestBundlesThatContradictThemselves(t *testing.T) {
 		{"counts that do not add up", func(f *fixture) { f.dropped = 1 }, lab27.Count, "summary.json, line 1"},
 		{"a request never committed", func(f *fixture) { f.submissions[9].commit = 0 }, lab27.Count, "requests.jsonl, line 11"},
 		{"committed before it was requested", func(f *fixture) { f.submissions[9].commit = f.submissions[9].request - 1 }, lab27.Clock, "requests.jsonl, line 11"},
+		{"committed after the stop", func(f *fixture) { f.submissions[718].commit = f.stopMach + 1 }, lab27.Clock, "requests.jsonl, line 720"},
 		{"requests that do not rise", func(f *fixture) { f.submissions[9].request = f.submissions[8].commit }, lab27.Order, "requests.jsonl, line 11"},
 		{"a delay where none was planned", func(f *fixture) { f.submissions[9].delay = 80 }, lab27.Count, "requests.jsonl, line 11"},
 		{"a delay that did not take place", func(f *fixture) {
