@@ -109,6 +109,66 @@ func TestEntriesHaveOneForm(t *testing.T) {
 	}
 }
 
+func TestSignatureHasOneForm(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	makeLedger(t, dir, 1)
+	signed, err := LatestCheckpoint(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ParsePublicKey(readFile(t, filepath.Join(dir, "key.pub")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ParseCheckpoint(signed, key); err != nil {
+		t.Fatal(err)
+	}
+	// Base64 of 68 bytes ends in a character of which two bits count for nothing, and "=": note.Open takes all four.
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	at := len(signed) - 3
+	value := strings.IndexByte(digits, signed[at])
+	for i := range 4 {
+		other := bytes.Clone(signed)
+		other[at] = digits[value&^3+i]
+		if _, err := note.Open(other, note.VerifierList(key)); err != nil {
+			t.Fatalf("note.Open refuses %q, so that this test shows nothing: %v", other[at], err)
+		}
+		if _, err := ParseCheckpoint(other, key); (err == nil) != bytes.Equal(other, signed) {
+			t.Errorf("%q in the place of %q: %v", other[at], signed[at], err)
+		}
+	}
+	for _, more := range []string{"\n", "x", string(signed[len(signed)-120:])} {
+		if _, err := ParseCheckpoint(append(bytes.Clone(signed), more...), key); err == nil {
+			t.Errorf("%q behind it was accepted", more)
+		}
+	}
+}
+
+func FuzzParseCheckpoint(f *testing.F) {
+	private, public, err := note.GenerateKey(zeros{}, Origin)
+	if err != nil {
+		f.Fatal(err)
+	}
+	key, err := ParseKey(private)
+	if err != nil {
+		f.Fatal(err)
+	}
+	verifier, err := ParsePublicKey(public)
+	if err != nil {
+		f.Fatal(err)
+	}
+	signed, err := Checkpoint{17, tlog.Hash{1}}.sign(key.signer)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(signed)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if c, err := ParseCheckpoint(text, verifier); err == nil && !bytes.Equal(text, signed) {
+			t.Fatalf("accepted as %+v", c)
+		}
+	})
+}
+
 func FuzzParseEntry(f *testing.F) {
 	e := noteEntry("text")
 	f.Add(appendEntry(nil, &e))

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"os"
+	"path/filepath"
 	"sync/atomic"
 )
 
@@ -14,6 +15,7 @@ type faultDisk struct {
 	done   atomic.Int64 // operations so far
 
 	onSync func() // runs before each sync of a file
+	spoil  string // files of that name get other bytes than those that were written
 }
 
 func (d *faultDisk) fails() bool {
@@ -36,7 +38,7 @@ func (d *faultDisk) open(path string, flag int, perm os.FileMode) (file, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &faultFile{file: f, disk: d}, nil
+	return &faultFile{file: f, disk: d, spoilt: d.spoil != "" && filepath.Base(path) == d.spoil}, nil
 }
 func (d *faultDisk) mkdir(path string) error {
 	return d.try(func() error { return d.osDisk.mkdir(path) })
@@ -59,7 +61,8 @@ func (d *faultDisk) syncDir(path string) error {
 
 type faultFile struct {
 	file
-	disk *faultDisk
+	disk   *faultDisk
+	spoilt bool
 }
 
 // Write, when it fails, leaves half of what it was given, as a disk does that fills up and a process that dies.
@@ -70,6 +73,9 @@ func (f *faultFile) Write(b []byte) (int, error) {
 			return n, err
 		}
 		return n, f.disk.err
+	}
+	if f.spoilt {
+		b = append([]byte{b[0] ^ 1}, b[1:]...)
 	}
 	return f.file.Write(b)
 }

@@ -63,6 +63,9 @@ func (e *Entry) check() error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{errEntry}, args...)...)
 	}
+	if e.Number < 0 {
+		return fail("entry: expected 0 or more, found %d", e.Number)
+	}
 	if !slices.Contains(kinds, e.Kind) {
 		return fail("kind: %.60q is not known", e.Kind)
 	}

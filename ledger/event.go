@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -135,6 +136,11 @@ type Start struct {
 func (s *Start) check() error {
 	if id, err := uuid.Parse(s.SessionID); err != nil || id.String() != s.SessionID {
 		return fmt.Errorf("sessionId: expected a UUID in lower case, found %.50q", s.SessionID)
+	}
+	for _, text := range []string{s.Name, s.Tool.Name, s.Tool.Version} { // which the manifest repeats
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("name, tool: expected UTF-8, found %.100q", text)
+		}
 	}
 	if !s.Evidence.known() {
 		return fmt.Errorf("evidence: expected E2, E3 or E4, found %.20q", s.Evidence)

@@ -58,6 +58,17 @@ func takeLock(d disk, path string, nowWallNs int64, reserveBytes int) (*lock, er
 
 func (l *lock) take(nowWallNs int64, reserveBytes int) error {
 	err := syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	for range 10 {
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			break
+		}
+		if held := heldBy(l.file, l.path); held.PID != 0 {
+			return held
+		}
+		// Nobody who is alive has written that he holds it: he is about to, or is Holder, which lets go at once.
+		time.Sleep(time.Millisecond)
+		err = syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return heldBy(l.file, l.path)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"unicode/utf8"
 )
 
 // ManifestSchema names the form of manifest.json.
@@ -167,6 +168,9 @@ func sessionFiles(dir string) ([]string, error) {
 			return err
 		}
 		name = filepath.ToSlash(name)
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("%q: a manifest can only name it in UTF-8; rename it", path)
+		}
 		switch name {
 		case ManifestName, lockName, ManifestName + unfinished, CompressedName + unfinished:
 		default:

@@ -4,11 +4,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"github.com/framebridge/framebridge/internal/jsonline"
 	"hash"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+
+	"github.com/framebridge/framebridge/internal/jsonline"
 )
 
 const (
@@ -163,23 +165,30 @@ func (s *Session) Seq() int64 {
 // Append gives the event its seq and appends its line. It waits for the disk only where too much is pending. After an error of the
 // disk, in this call or in a Sync, it returns that error and appends nothing.
 func (s *Session) Append(e *Event) error {
+	full, err := s.appendEvent(e)
+	if err == nil && full {
+		err = s.write(false)
+	}
+	return err
+}
+
+func (s *Session) appendEvent(e *Event) (full bool, err error) {
 	t := e.Type()
 	at := t.index()
 	if at < 0 {
-		return fmt.Errorf("append to session: %T is not an event", e.Value)
+		return false, fmt.Errorf("append to session: %T is not an event", e.Value)
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.err != nil {
-		s.mu.Unlock()
-		return s.err
+		return false, s.err
 	}
 	e.Seq = s.seq + 1
 	before := len(s.events)
 	s.events = AppendLine(s.events, e)
 	if n := len(s.events) - before; n > jsonline.MaxLineBytes+1 {
 		s.events = s.events[:before]
-		s.mu.Unlock()
-		return fmt.Errorf("append to session: a %s line of %d bytes; at most %d can be read back", t, n, jsonline.MaxLineBytes)
+		return false, fmt.Errorf("append to session: a %s line of %d bytes; at most %d can be read back", t, n, jsonline.MaxLineBytes)
 	}
 	s.seq++
 	s.counts[at]++
@@ -187,13 +196,11 @@ func (s *Session) Append(e *Event) error {
 	case TypeSessionStart, TypeTargetBind, TypeTargetState, TypeSourceState:
 		s.urgent = true
 	}
-	full := len(s.events)+len(s.wire) > maxPendingBytes
-	s.mu.Unlock()
-	if full {
-		return s.write(false)
-	}
-	return nil
+	return s.isFull(), nil
 }
+
+// isFull is asked under mu.
+func (s *Session) isFull() bool { return len(s.events)+len(s.wire) > maxPendingBytes }
 
 // AppendWire keeps a payload of the tap, when the session keeps its wire; an empty one marks a new connection.
 func (s *Session) AppendWire(hostNs int64, payload []byte) error {
@@ -201,17 +208,16 @@ func (s *Session) AppendWire(hostNs int64, payload []byte) error {
 		return fmt.Errorf("append to wire: a payload of %d bytes; at most %d can be read back", len(payload), MaxWireBytes)
 	}
 	s.mu.Lock()
-	if s.err != nil || s.wireFile == nil {
-		s.mu.Unlock()
-		return s.err
+	err := s.err
+	if err == nil && s.wireFile != nil {
+		s.wire = AppendWire(s.wire, hostNs, payload)
 	}
-	s.wire = AppendWire(s.wire, hostNs, payload)
-	full := len(s.events)+len(s.wire) > maxPendingBytes
+	full := s.isFull()
 	s.mu.Unlock()
-	if full {
-		return s.write(false)
+	if err == nil && full {
+		err = s.write(false)
 	}
-	return nil
+	return err
 }
 
 // SyncDue says whether it is time to call Sync: a state change waits, or lines do and the last sync was asked for half a second ago. The
@@ -295,6 +301,7 @@ func (s *Session) Seal(hostNs int64, state State, reason string, extra map[strin
 	s.ioMu.Lock()
 	defer s.ioMu.Unlock()
 	defer s.lock.release()
+	reason = readable(reason)
 	failed := s.writeLocked(true)
 	if errors.Is(failed, ErrSealed) {
 		return nil, failed
@@ -323,7 +330,7 @@ func (s *Session) Seal(hostNs int64, state State, reason string, extra map[strin
 	if errors.Is(failed, ErrVanished) {
 		return nil, fmt.Errorf("seal %s: %w", s.dir, failed)
 	}
-	m, err := recoverDir(s.disk, s.dir, s.start.Tool, fmt.Sprintf("%s; the disk failed: %v", reason, failed))
+	m, err := recoverDir(s.disk, s.dir, s.start.Tool, readable(fmt.Sprintf("%s; the disk failed: %v", reason, failed)))
 	return m, fmt.Errorf("seal %s: %w", s.dir, errors.Join(failed, err))
 }
 
@@ -331,10 +338,16 @@ func (s *Session) appendEnd(hostNs int64, state State, reason string, extra map[
 	counts := s.counts
 	counts[TypeSessionEnd.index()]++
 	end := &End{State: state, Reason: reason, Counts: counts, Extra: extra}
-	if err := s.Append(&Event{HostNs: hostNs, Value: end}); err != nil {
+	if _, err := s.appendEvent(&Event{HostNs: hostNs, Value: end}); err != nil {
 		return err
 	}
 	return s.writeLocked(true)
+}
+
+// readable makes of a reason, which may quote anything, text that a line and a manifest hold in the same form.
+func readable(reason string) string {
+	const reasonBytes = 4096 // several errors, each with a path
+	return strings.ToValidUTF8(reason[:min(len(reason), reasonBytes)], "\uFFFD")
 }
 
 func newManifest(start *Start, tool Tool, state State, reason string, counts *Counts) *Manifest {

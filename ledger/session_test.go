@@ -299,6 +299,29 @@ func TestCompressedSessionReadsAsItsTwin(t *testing.T) {
 	}
 }
 
+func TestLogStaysAsItIsWhereItsCompressedCopyDoesNotReadBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	s := mustCreate(t, &faultDisk{spoil: CompressedName + ".tmp"}, dir, false)
+	m, err := s.Seal(9, StateComplete, "test", nil, true)
+	if !errors.Is(err, errNotCompressed) || m == nil || m.State != StateComplete {
+		t.Errorf("sealed %+v with %v, want a complete session that is not compressed", m, err)
+	}
+	checkSealed(t, dir)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 || entries[0].Name() != EventsName {
+		t.Errorf("the directory holds %v (%v), want the log and the manifest", entries, err)
+	}
+}
+
+func TestReasonThatIsLongAndNoUTF8CanBeSealed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	s := mustCreate(t, osDisk{}, dir, false)
+	m, err := s.Seal(9, StatePartial, "open \xff\xfe: \u2028 "+strings.Repeat("x", 2<<20), nil, false)
+	if err != nil || !strings.HasPrefix(m.Reason, "open \uFFFD: \u2028 xxx") {
+		t.Errorf("sealed with reason %.20q, %v", m.Reason, err)
+	}
+	checkSealed(t, dir)
+}
+
 func TestVerifyNamesWhateverWasChanged(t *testing.T) {
 	dir := filepath.Join(memoryDir(t), "s")
 	s := mustCreate(t, osDisk{}, dir, true)
@@ -551,6 +574,19 @@ func TestSessionNames(t *testing.T) {
 			t.Errorf("DefaultName of %q is %q, want %q", udid, got, want)
 		}
 	}
+}
+
+func FuzzParseManifest(f *testing.F) {
+	f.Add([]byte(wantManifest))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := ParseManifest(text)
+		if err != nil {
+			return
+		}
+		if again, err := m.encode(); err != nil || !bytes.Equal(again, text) {
+			t.Fatalf("accepted, and written again as %s (%v)", again, err)
+		}
+	})
 }
 
 // child is this test binary run again as a process that can be killed.

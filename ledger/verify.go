@@ -57,13 +57,8 @@ func (r *Report) OK() bool {
 // It works with Jobs goroutines, all of which have ended when it returns: 100,000 signatures take 5 s of one core, and named files as long
 // as the disk wants.
 func Verify(dir string, options VerifyOptions) (*Report, error) {
-	writer, err := Holder(dir)
-	if err != nil {
-		return nil, err
-	}
 	v := &verification{dir: dir, options: options, tree: &frontier{hashes: map[int64]tlog.Hash{}}, named: map[NamedFile]bool{}}
-	v.report.Writer = writer
-	err = v.open()
+	err := v.open()
 	if err == nil {
 		v.startJobs()
 		err = v.run()
@@ -105,6 +100,9 @@ type verification struct {
 }
 
 func (v *verification) open() error {
+	if err := v.lookForWriter(); err != nil {
+		return err
+	}
 	var sizes [3]int64
 	// In this order, since an append goes the other way: whatever comes while this reads stands behind the last checkpoint.
 	for i, name := range []string{checkpointsName, hashesName, entriesName} {
@@ -119,6 +117,9 @@ func (v *verification) open() error {
 		}
 		sizes[i] = info.Size()
 	}
+	if err := v.lookForWriter(); err != nil { // who came meanwhile
+		return err
+	}
 	section := func(i int) *io.SectionReader { return io.NewSectionReader(v.files[i], 0, sizes[i]) }
 	v.points = bufio.NewReaderSize(section(0), 64<<10)
 	// Zeros at its end were never written: a loss of power left them, and what they belong to is not whole.
@@ -130,6 +131,15 @@ func (v *verification) open() error {
 	v.hashes, v.stored, v.leaves = bufio.NewReaderSize(section(1), 64<<10), hashFile{section(1)}, leavesIn(sizes[1]/tlog.HashSize)
 	v.entries = newLineReader(section(2))
 	return v.chooseKey()
+}
+
+func (v *verification) lookForWriter() error {
+	if v.report.Writer != nil {
+		return nil
+	}
+	writer, err := Holder(v.dir)
+	v.report.Writer = writer
+	return err
 }
 
 // chooseKey takes the key that was given, or whichever of those that the ledger names, in entry 0 and key.pub, has signed a checkpoint:
@@ -428,6 +438,9 @@ func (v *verification) checkSignature(n int64, where string, c Checkpoint, signe
 
 // unfinished looks at what stands behind the last checkpoint and its entry.
 func (v *verification) unfinished() error {
+	if v.report.Writer != nil {
+		return nil
+	}
 	n := v.tree.size
 	var hashes, lead []byte // that belong to a whole entry behind the last checkpoint
 	l, err := v.nextLine()
