@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"os"
@@ -105,6 +106,16 @@ func askMux(t testing.TB, conn net.Conn, msg map[string]any) map[string]any {
 		t.Fatalf("tag %d, want the question's 7", m.tag)
 	}
 	return m.body
+}
+
+// plistBytes is a message as writePlist writes it.
+func plistBytes(t testing.TB, msg map[string]any) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := writePlist(&b, msg); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // withTimeout ends a test's calls long before the test itself would be ended.

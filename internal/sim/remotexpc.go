@@ -83,7 +83,11 @@ func (c *xpcConn) receive() (remotexpc.Message, error) {
 // next returns the next message; io.EOF is a client's goodbye.
 func (c *xpcConn) next() (stream uint32, m remotexpc.Message, err error) {
 	for {
-		for id, s := range c.streams {
+		for _, id := range []uint32{remotexpc.ClientServer, remotexpc.ServerClient} {
+			s := c.streams[id]
+			if s == nil {
+				continue
+			}
 			m, n, err := remotexpc.ParseMessage(s.got)
 			if err != nil {
 				return 0, m, err
