@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"slices"
 )
 
 // The words of the event log.
@@ -52,7 +54,8 @@ type bridge struct {
 type record struct {
 	schema                                           []byte
 	service, selector, adapterID, scope, rawUnit     []byte
-	adapterVersion                                   integer
+	adapterVersion, channel                          integer
+	hasSource                                        bool // all seven members, of the right kinds
 	bundleID                                         []byte
 	hasBundleID                                      bool
 	pid, generation, epoch, reconnect                integer
@@ -72,22 +75,30 @@ type record struct {
 func (r *record) base() timebase { return timebase{r.numer.n, r.denom.n} }
 
 // read takes an event out of a parsed line. Its errors reject the line.
-func (d *document) read(e *event) error {
+func (d *document) read(e *event) (err error) {
 	*e = event{}
-	kind, _ := d.member(0, "type")
+	word, _ := d.member(0, "type")
 	for _, t := range types {
-		if kind.kind == text && string(kind.text) == t {
+		if word.kind == text && string(word.text) == t {
 			e.kind = t
 		}
 	}
 	if e.kind == "" {
-		return fmt.Errorf("%w: type: expected one of %v, found %.60q", errReject, types, kind.text)
+		return fmt.Errorf("type: expected one of %q, found %v", types, word)
 	}
-	if err := d.envelope(e); err != nil {
+	if err := d.needs(0, number, "seq"); err != nil {
 		return err
 	}
-	if e.kind != typeRecord && !e.hostNs.has { // of a record the window says what a missing one means
-		return fmt.Errorf("%w: hostNs: expected an integer", errReject)
+	e.seq = of(d.n(0, "seq"))
+	hostNs, _ := d.member(0, "hostNs")
+	if e.hostNs, err = hostNs.integer(); err != nil {
+		return err
+	}
+	if e.kind == typeRecord { // all but seq may be missing: the window says what that means
+		return d.record(&e.record)
+	}
+	if err := d.needs(0, number, "hostNs"); err != nil {
+		return err
 	}
 	switch e.kind {
 	case typeStart:
@@ -97,41 +108,51 @@ func (d *document) read(e *event) error {
 	case typeState:
 		n, _ := d.member(0, "foreground")
 		e.foreground = string(n.text) == "true"
-		if n.kind != boolean {
-			return fmt.Errorf("%w: foreground: expected a bool, found %v", errReject, n.kind)
-		}
+		return errors.Join(d.needs(0, boolean, "foreground"), d.word("by", "notification", "process-list", "launch", "operator", "import"))
 	case typeBridge:
 		return d.bridge(&e.bridge)
-	case typeRecord:
-		return d.record(&e.record)
 	case typeContributors:
 		return d.contributors()
 	case typeGap:
-		return d.integers(0, "rows", "bytes", "messages")
+		return errors.Join(d.needs(0, text, "reason"), d.needs(0, number, "rows", "bytes", "messages"))
+	case typeSourceState:
+		return errors.Join(d.word("state", "connected", "disconnected", "reconnecting"), d.needs(0, text, "cause"))
 	case typePublication:
 		return d.receipt()
-	case typeEnd:
-		for _, name := range [...]string{"counts", "extra"} {
-			_, i := d.member(0, name)
-			if i == 0 {
-				continue
-			}
-			if err := d.children(i, func(_ []byte, n *node, _ int32) error { _, err := n.integer(); return err }); err != nil {
+	}
+	return d.end()
+}
+
+// needs checks that members are there and of that kind; a number has to be an integer.
+func (d *document) needs(i int32, want kind, names ...string) error {
+	for _, name := range names {
+		n, _ := d.member(i, name)
+		if want == number {
+			if _, err := n.integer(); err != nil {
 				return err
 			}
+		}
+		if n.kind != want {
+			return fmt.Errorf("%s: expected %v, found %v", name, want, n.kind)
 		}
 	}
 	return nil
 }
 
-func (d *document) envelope(e *event) (err error) {
-	seq, _ := d.member(0, "seq")
-	if e.seq, err = seq.integer(); err != nil {
-		return err
+// word checks that a member is one of a list of strings.
+func (d *document) word(name string, list ...string) error {
+	n, _ := d.member(0, name)
+	if n.kind != text || !slices.Contains(list, string(n.text)) {
+		return fmt.Errorf("%s: expected one of %q, found %v", name, list, n)
 	}
-	hostNs, _ := d.member(0, "hostNs")
-	e.hostNs, err = hostNs.integer()
-	return err
+	return nil
+}
+
+// n is an integer member that is there.
+func (d *document) n(i int32, name string) int64 {
+	n, _ := d.member(i, name)
+	v, _ := n.integer()
+	return v.n
 }
 
 // integers checks members in which integers belong, where they are there.
@@ -145,76 +166,62 @@ func (d *document) integers(i int32, names ...string) error {
 	return nil
 }
 
-// needed reads integers that a line cannot do without.
-func (d *document) needed(i int32, into map[string]*int64) error {
-	for name, at := range into {
-		n, _ := d.member(i, name)
-		v, err := n.integer()
-		if err != nil {
-			return err
-		}
-		if !v.has {
-			return fmt.Errorf("%w: %s: expected an integer, found %v", errReject, name, n.kind)
-		}
-		*at = v.n
-	}
-	return nil
-}
-
 func (d *document) start(e *event) error {
 	id, _ := d.member(0, "sessionId")
 	e.sessionID = id.text
-	clock, _ := d.member(0, "hostClock")
-	e.imported = string(clock.text) == "none"
+	hostClock, _ := d.member(0, "hostClock")
+	e.imported = string(hostClock.text) == "none"
 	_, host := d.member(0, "host")
-	if err := d.integers(host, "cpus", "pid"); err != nil {
-		return err
-	}
-	_, i := d.member(0, "clock")
-	return d.integers(i, "monotonicNs", "wallNs")
+	_, clock := d.member(0, "clock")
+	return errors.Join(d.needs(0, text, "sessionId", "name", "evidence", "policy"), d.needs(0, object, "tool", "host", "device", "clock"),
+		d.needs(host, number, "cpus", "pid"), d.needs(clock, number, "monotonicNs", "wallNs"))
 }
 
-func (d *document) timebase(b *timebase) error {
+func (d *document) timebase() (timebase, error) {
 	_, i := d.member(0, "timebase")
-	return d.needed(i, map[string]*int64{"numer": &b.numer, "denom": &b.denom})
+	err := errors.Join(d.needs(0, object, "timebase"), d.needs(i, number, "numer", "denom"))
+	return timebase{d.n(i, "numer"), d.n(i, "denom")}, err
 }
 
 func (d *document) bind(b *binding) error {
 	bundle, _ := d.member(0, "bundleId")
-	if bundle.kind != text {
-		return fmt.Errorf("%w: bundleId: expected a string, found %v", errReject, bundle.kind)
-	}
-	b.bundleID = string(bundle.text)
-	if err := d.needed(0, map[string]*int64{"pid": &b.pid, "generation": &b.generation, "sourceEpoch": &b.epoch,
-		"reconnectGeneration": &b.reconnect, "primaryDisplayId": &b.display}); err != nil {
-		return err
-	}
-	return d.timebase(&b.base)
+	base, err := d.timebase()
+	*b = binding{string(bundle.text), d.n(0, "pid"), d.n(0, "generation"), d.n(0, "sourceEpoch"), d.n(0, "reconnectGeneration"),
+		d.n(0, "primaryDisplayId"), base}
+	return errors.Join(err, d.needs(0, text, "bundleId"),
+		d.needs(0, number, "pid", "generation", "sourceEpoch", "reconnectGeneration", "primaryDisplayId"))
 }
 
-func (d *document) bridge(b *bridge) (err error) {
-	if err := d.needed(0, map[string]*int64{"hostSendNs": &b.sendNs, "hostReceiveNs": &b.receiveNs}); err != nil {
-		return err
+func (d *document) bridge(b *bridge) error {
+	base, err := d.timebase()
+	*b = bridge{sendNs: d.n(0, "hostSendNs"), receiveNs: d.n(0, "hostReceiveNs"), base: base}
+	if n, _ := d.member(0, "deviceContinuousMach"); n.kind != null {
+		b.continuous = of(d.n(0, "deviceContinuousMach"))
+		err = errors.Join(err, d.needs(0, number, "deviceContinuousMach"))
 	}
-	n, _ := d.member(0, "deviceContinuousMach")
-	if b.continuous, err = n.integer(); err != nil {
-		return err
-	}
-	if err := d.integers(0, "deviceAbsoluteMach"); err != nil {
-		return err
-	}
-	return d.timebase(&b.base)
+	return errors.Join(err, d.needs(0, number, "hostSendNs", "hostReceiveNs", "deviceAbsoluteMach"))
 }
 
 func (d *document) contributors() error {
-	if err := d.integers(0, "frameSeed", "displayId"); err != nil {
+	_, i := d.member(0, "processes")
+	if err := errors.Join(d.needs(0, number, "frameSeed", "displayId"), d.needs(0, array, "processes")); err != nil {
 		return err
 	}
-	_, i := d.member(0, "processes")
-	if i == 0 {
-		return nil
+	return d.children(i, func(_ []byte, _ *node, i int32) error { return d.needs(i, number, "pid") })
+}
+
+func (d *document) end() error {
+	if err := errors.Join(d.word("state", "complete", "partial"), d.needs(0, text, "reason"), d.needs(0, object, "counts", "extra")); err != nil {
+		return err
 	}
-	return d.children(i, func(_ []byte, _ *node, i int32) error { return d.integers(i, "pid") })
+	_, counts := d.member(0, "counts")
+	_, extra := d.member(0, "extra")
+	return errors.Join(d.needs(counts, number, types[:]...), d.children(extra, func(_ []byte, n *node, _ int32) error {
+		if _, err := n.integer(); err != nil || n.kind != number {
+			return fmt.Errorf("extra: expected integers, found %v", n)
+		}
+		return nil
+	}))
 }
 
 // record reads a raw record in one pass over its members: there are hundreds of thousands of them in a session.
@@ -243,25 +250,37 @@ func (d *document) record(r *record) error {
 }
 
 func (d *document) source(r *record, i int32) error {
-	return d.children(i, func(key []byte, n *node, _ int32) (err error) {
+	texts := 0
+	err := d.children(i, func(key []byte, n *node, _ int32) (err error) {
+		var to *[]byte
 		switch string(key) {
 		case "service":
-			r.service = n.text
+			to = &r.service
 		case "selector":
-			r.selector = n.text
+			to = &r.selector
 		case "adapter_id":
-			r.adapterID = n.text
+			to = &r.adapterID
 		case "scope":
-			r.scope = n.text
+			to = &r.scope
 		case "raw_unit":
-			r.rawUnit = n.text
+			to = &r.rawUnit
 		case "adapter_version":
 			r.adapterVersion, err = n.integer()
+			return err
 		case "channel":
-			_, err = n.integer()
+			r.channel, err = n.integer()
+			return err
+		default:
+			return nil
 		}
-		return err
+		*to = n.text
+		if n.kind == text {
+			texts++
+		}
+		return nil
 	})
+	r.hasSource = texts == 5 && r.adapterVersion.has && r.channel.has
+	return err
 }
 
 func (d *document) target(r *record, i int32) error {

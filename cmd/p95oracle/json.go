@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -226,7 +227,7 @@ func (d *document) elements(depth int) (first int32, err error) {
 	}
 }
 
-// digits reads a number by JSON's own grammar: no leading zeros, no plus, no NaN.
+// digits reads a number by JSON's own grammar: no leading zeros, no plus, no NaN. Whatever it is for, it must lie within int64.
 func (d *document) digits() ([]byte, error) {
 	begin := d.at
 	some := func() bool {
@@ -259,7 +260,11 @@ func (d *document) digits() ([]byte, error) {
 			return nil, d.unexpected("a digit")
 		}
 	}
-	return d.line[begin:d.at], nil
+	digits := d.line[begin:d.at]
+	if _, _, fits := scaled(digits, 0); !fits {
+		return nil, fmt.Errorf("byte %d: %.40s is outside int64", begin, digits)
+	}
+	return digits, nil
 }
 
 func (d *document) quoted() ([]byte, error) {
@@ -305,19 +310,17 @@ func (d *document) escaped(begin int) ([]byte, error) {
 			continue
 		}
 		r, ok := d.unicode()
-		if !ok {
-			return nil, d.unexpected("an escape")
-		}
-		if utf16.IsSurrogate(r) {
-			mark := d.at
+		if ok && utf16.IsSurrogate(r) {
 			low := rune(utf8.RuneError)
 			if d.peek() == '\\' {
 				d.at++
 				low, _ = d.unicode()
 			}
-			if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-				d.at = mark // half a pair stands for nothing; what follows it stands for itself
-			}
+			r = utf16.DecodeRune(r, low)
+			ok = r != utf8.RuneError // half a pair stands for nothing
+		}
+		if !ok {
+			return nil, d.unexpected("an escape")
 		}
 		d.spare = utf8.AppendRune(d.spare, r)
 	}
@@ -374,75 +377,96 @@ type integer struct {
 
 func of(n int64) integer { return integer{n, true} }
 
-// errReject marks what makes a reader reject a line, beside broken JSON.
-var errReject = errors.New("line rejected")
+// maybe is n where ok. What is not there is always the same.
+func maybe(n int64, ok bool) integer {
+	if !ok {
+		return integer{}
+	}
+	return of(n)
+}
 
-// integer reads n where an integer belongs. A null, a string or nothing at all is no integer and no reason to reject the line.
+// integer reads n where an integer belongs. A null, a string or nothing at all is no integer and no reason to reject the line; a bool
+// or a fraction is.
 func (n *node) integer() (integer, error) {
 	switch n.kind {
 	case boolean:
-		return integer{}, fmt.Errorf("%w: %s: a bool where a number belongs", errReject, n.key)
+		return integer{}, fmt.Errorf("%s: a bool where a number belongs", n.key)
 	case number:
-		v, whole, fits := wholeNumber(n.text)
-		if !whole {
-			return integer{}, fmt.Errorf("%w: %s: expected an integer, found %.40s", errReject, n.key, n.text)
+		if bytes.ContainsAny(n.text, ".eE") {
+			return integer{}, fmt.Errorf("%s: expected an integer, found %.40s", n.key, n.text)
 		}
-		if !fits {
-			return integer{}, fmt.Errorf("%w: %s: %.40s is outside int64", errReject, n.key, n.text)
-		}
+		v, _, _ := scaled(n.text, 0) // fits, or the line would not have been parsed
 		return of(v), nil
 	}
 	return integer{}, nil
 }
 
-// wholeNumber reads a JSON number that is written without fraction and exponent.
-func wholeNumber(digits []byte) (v int64, whole, fits bool) {
-	negative := digits[0] == '-'
-	if negative {
-		digits = digits[1:]
-	}
-	var u uint64
-	fits = true
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return 0, false, false
-		}
-		if u > (math.MaxUint64-9)/10 {
-			fits = false
-			continue
-		}
-		u = u*10 + uint64(c-'0')
-	}
-	switch {
-	case !fits, !negative && u > math.MaxInt64, u > 1<<63:
-		return 0, true, false
-	case negative:
-		return int64(-u), true, true
-	}
-	return int64(u), true, true
-}
-
 // decimal reads n where a decimal figure belongs: any number will do to keep the line.
 func (n *node) decimal() error {
 	if n.kind == boolean {
-		return fmt.Errorf("%w: %s: a bool where a number belongs", errReject, n.key)
+		return fmt.Errorf("%s: a bool where a number belongs", n.key)
 	}
 	return nil
 }
 
-// scaled is a decimal times 10^places, exactly: ok is false where it has an exponent, more decimals, or does not fit.
-func scaled(digits []byte, places int) (v int64, ok bool) {
-	whole, fraction, _ := bytes.Cut(digits, []byte("."))
-	if len(fraction) > places || len(whole)+places > 19 {
-		return 0, false
+// scaled is the JSON number in digits times 10^places, toward zero. exact is false where something was cut off, and fits where what is
+// left is outside int64.
+func scaled(digits []byte, places int) (v int64, exact, fits bool) {
+	negative := digits[0] == '-'
+	if negative {
+		digits = digits[1:]
 	}
-	var joined [20]byte
-	n := copy(joined[:], whole)
-	n += copy(joined[n:], fraction)
-	for range places - len(fraction) {
-		joined[n] = '0'
-		n++
+	if e := bytes.IndexAny(digits, "eE"); e >= 0 {
+		// No more than what the digits of a line can make up for; beyond that only zero matters, which stays zero.
+		exponent, down := 0, digits[e+1] == '-'
+		for _, c := range digits[e+1:] {
+			if c >= '0' && c <= '9' {
+				exponent = min(exponent*10+int(c-'0'), 2*maxLineBytes)
+			}
+		}
+		if down {
+			exponent = -exponent
+		}
+		places += exponent
+		digits = digits[:e]
 	}
-	v, isWhole, fits := wholeNumber(joined[:n])
-	return v, isWhole && fits
+	point := bytes.IndexByte(digits, '.')
+	if point < 0 {
+		point = len(digits)
+	}
+	exact = true
+	var u uint64
+	put := func(digit uint64) bool {
+		high, low := bits.Mul64(u, 10)
+		var carry uint64
+		u, carry = bits.Add64(low, digit, 0)
+		return high == 0 && carry == 0
+	}
+	for i, c := range digits {
+		switch left := point + places; {
+		case c == '.':
+		case i < point && i < left, i > point && i-1 < left:
+			if !put(uint64(c - '0')) {
+				return 0, false, false
+			}
+		default:
+			exact = exact && c == '0'
+		}
+	}
+	written := len(digits)
+	if point < len(digits) {
+		written--
+	}
+	for ; written < point+places && u != 0; written++ {
+		if !put(0) {
+			return 0, false, false
+		}
+	}
+	switch {
+	case negative && u <= 1<<63:
+		return int64(-u), exact, true
+	case !negative && u <= math.MaxInt64:
+		return int64(u), exact, true
+	}
+	return 0, false, false
 }

@@ -52,9 +52,9 @@ type frame struct {
 type display struct {
 	any               bool
 	lastEnd, lastSeed int64
-	recent            [rememberedFrames]frame // a ring
-	known             map[frame]int           // how often each is in the ring
-	count             int                     // put into the ring so far
+	recent            []frame // a ring once it is full; next is the oldest
+	next              int
+	known             map[frame]int // how often each is in recent
 }
 
 // verdict is what a record should say.
@@ -91,11 +91,11 @@ func figures(r *record) (v verdict) {
 	base := r.base()
 	if r.end.has {
 		ns, ok := base.ns(r.end.n)
-		v.presentationNs = integer{ns, ok}
+		v.presentationNs = maybe(ns, ok)
 	}
 	if r.begin.has && r.end.has && r.begin.n <= r.end.n {
 		ns, ok := base.ns(r.end.n - r.begin.n)
-		v.lifetime = integer{ns, ok}
+		v.lifetime = maybe(ns, ok)
 	}
 	v.dropped = of(0)
 	return v
@@ -113,7 +113,7 @@ func intervalNs(r *record) (ns int64, ok bool) {
 func refreshMultiple(r *record) (m integer) {
 	if r.refresh.n > 0 {
 		n, ok := thousandths(r.end.n-r.previous.n, r.refresh.n)
-		m = integer{n, ok}
+		m = maybe(n, ok)
 	}
 	return m
 }
@@ -127,7 +127,9 @@ func (j *judge) judge(r *record) verdict {
 		clear(j.displays)
 	}
 	j.epoch, j.reconnect = r.epoch, r.reconnect
-	j.seen[r.display.n] = true
+	if r.display.has {
+		j.seen[r.display.n] = true
+	}
 	d := j.displays[r.display.n]
 	if d == nil {
 		d = &display{known: map[frame]int{}}
@@ -135,7 +137,11 @@ func (j *judge) judge(r *record) verdict {
 	}
 
 	v := figures(r)
-	for _, required := range [...]integer{r.begin, r.end, r.previous, r.refresh, r.seed, r.bufferCount, r.skip} {
+	if r.end.has && !v.presentationNs.has {
+		v.quality = unsupportedSchema // an end whose ns are outside int64 cannot be worked with
+		return v
+	}
+	for _, required := range [...]integer{r.begin, r.end, r.previous, r.refresh, r.seed, r.swapID, r.bufferCount, r.skip, r.display} {
 		if !required.has || required.n < 0 {
 			v.quality = unsupportedSchema
 			return v
@@ -143,7 +149,7 @@ func (j *judge) judge(r *record) verdict {
 	}
 	f := frame{r.seed.n, r.swapID.n, j.category(r.category)}
 	if d.known[f] > 0 {
-		v.quality = duplicate
+		v.quality, v.reason = duplicate, "already-seen"
 		return v
 	}
 	twin := f
@@ -151,7 +157,7 @@ func (j *judge) judge(r *record) verdict {
 	v.twin = d.known[twin] > 0
 	d.remember(f)
 	if d.any && r.end.n <= d.lastEnd {
-		v.quality = outOfOrder
+		v.quality, v.reason = outOfOrder, "end-not-after-last"
 		return v
 	}
 	j.chain(&v, d, r)
@@ -176,7 +182,7 @@ func (j *judge) chain(v *verdict, d *display, r *record) {
 		v.quality, v.reason = discontinuity, "predecessor-earlier"
 		return
 	case r.previous.n > d.lastEnd && j.far(r, r.previous.n-d.lastEnd):
-		v.quality = sourceGap
+		v.quality, v.reason = sourceGap, "predecessor-later"
 		v.dropped = integer{}
 		if missing := r.seed.n - d.lastSeed - 1; len(j.seen) == 1 && missing >= 0 && missing < maxDropped {
 			v.dropped = of(missing)
@@ -201,15 +207,17 @@ func (j *judge) far(r *record, ticks int64) bool {
 }
 
 func (d *display) remember(f frame) {
-	slot := &d.recent[d.count%rememberedFrames]
-	if d.count >= rememberedFrames {
-		if d.known[*slot]--; d.known[*slot] == 0 {
-			delete(d.known, *slot)
-		}
-	}
-	*slot = f
 	d.known[f]++
-	d.count++
+	if len(d.recent) < rememberedFrames {
+		d.recent = append(d.recent, f)
+		return
+	}
+	oldest := d.recent[d.next]
+	if d.known[oldest]--; d.known[oldest] == 0 {
+		delete(d.known, oldest)
+	}
+	d.recent[d.next] = f
+	d.next = (d.next + 1) % rememberedFrames
 }
 
 // nativeID is what a FrameUpdate's identifier must be: two 32-bit halves, the update seed above the swap id.

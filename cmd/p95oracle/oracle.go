@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -33,47 +34,107 @@ type report struct {
 	Total        int64            `json:"mismatchesTotal"`
 	Mismatches   []mismatch       `json:"mismatches"` // the first of them
 	Counts       map[string]int64 `json:"counts"`     // lines by type
+	TakenAsGiven []given          `json:"takenAsGiven"`
+}
+
+// given is a number of the log that nothing here gives a second time. Only the manifest's hash protects it wherever Shows does not apply.
+type given struct {
+	Fields string `json:"fields"`
+	Shows  string `json:"shows"` // where a change of it changes something that is computed here; "" nowhere
+}
+
+var takenAsGiven = []given{
+	{"session.start host.cpus", ""},
+	{"session.start host.pid", ""},
+	{"session.start clock.monotonicNs", ""},
+	{"session.start clock.wallNs", ""},
+	{"target.bind hostNs", "in lastClear, until something else clears"},
+	{"target.state hostNs", "in lastClear, until something else clears"},
+	{"clock.bridge hostNs", ""},
+	{"clock.bridge hostSendNs", "with continuous time, and a publication before the next one"},
+	{"clock.bridge hostReceiveNs", "with continuous time, and a publication before the next one"},
+	{"clock.bridge deviceContinuousMach", "with a publication before the next one"},
+	{"clock.bridge deviceAbsoluteMach", ""},
+	{"display.frame-lifetime.raw hostNs", "in receipts that it is the last one for, in lastClear, and where the order among records breaks"},
+	{"display.frame-lifetime.raw source.channel", ""},
+	{"display.frame-lifetime.raw payload.swapId", "where a frame is told twice; in FrameUpdate's nativeId"},
+	{"display.frame-lifetime.raw payload.frameSeed", "where a frame is told twice, in droppedBefore; in FrameUpdate's nativeId"},
+	{"display.frame-lifetime.raw payload.surfaceId", ""},
+	{"display.frame-lifetime.raw payload.previousMach", "always in a valid record; in others where it changes the quality"},
+	{"display.frame-lifetime.raw payload.refreshIntervalMach", "in refreshMultiple and refreshHz, to three decimals, and where the frame is late"},
+	{"display.frame-lifetime.raw payload.bufferCount", "where the frame is late, or would be"},
+	{"display.frame-lifetime.raw payload.skipRequest", "where the frame is late"},
+	{"display.frame-lifetime.raw payload.displayTargetMach", ""},
+	{"display.frame-lifetime.raw payload.inputMach", ""},
+	{"display.frame-lifetime.raw payload.renderBeginMach", ""},
+	{"display.frame-lifetime.raw payload.renderEndMach", ""},
+	{"display.frame-contributors hostNs", ""},
+	{"display.frame-contributors frameSeed", ""},
+	{"display.frame-contributors displayId", ""},
+	{"display.frame-contributors processes[].pid", ""},
+	{"source.gap hostNs", "in lastClear, until something else clears"},
+	{"source.gap rows", ""},
+	{"source.gap bytes", ""},
+	{"source.gap messages", ""},
+	{"source.state hostNs", ""},
+	{"p95.publication hostNs", "always with a window; without one where the order among publications breaks"},
+	{"session.end hostNs", ""},
+	{"session.end extra", "belowRefresh always"},
 }
 
 // oracle goes through a log once.
 type oracle struct {
+	listed   int // how many mismatches are listed
 	document document
 	event    event
 	judge    judge
 	window   window
 	report   report
 
-	seq, rawSequence counter
-	start            integer // hostNs of session.start
-	due              integer // when the last regular publication was due
-	sessionID        string
-	imported         bool
-	lastHostNs       integer // of the last line that could be read
-	lastRecordNs     integer
-	lastN            integer
-	ended            bool
+	lastSeq, unread int64 // unread: lines since then that were rejected, and stood in the place of some
+	behindHole      int64 // what the next seq is if it was the last line's seq that was wrong; else 0
+	rawSequence     counter
+	start           integer // hostNs of session.start
+	due             integer // when the last regular publication was due
+	sessionID       string
+	imported        bool
+	lastHostNs      integer // of the last line that could be read
+	lastRecordNs    integer
+	lastN           integer
+	belowRefresh    int64 // valid records with a refreshMultiple under 0.95
+	ended           bool
 }
 
 func newOracle() *oracle {
-	return &oracle{judge: newJudge(), report: report{Mismatches: []mismatch{}, Counts: map[string]int64{}}}
+	return &oracle{listed: maxListed, judge: newJudge(), report: report{Mismatches: []mismatch{}, TakenAsGiven: takenAsGiven, Counts: map[string]int64{}}}
 }
 
 // read goes through a log. An error means that it cannot be read; what is in it is in the report.
 func (o *oracle) read(r io.Reader) (*report, error) {
-	in := bufio.NewReaderSize(r, maxLineBytes)
+	in := bufio.NewReaderSize(r, 64<<10)
+	var long []byte // what came so far of a line that the buffer does not hold
 	for {
 		line, err := in.ReadSlice('\n')
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			for errors.Is(err, bufio.ErrBufferFull) {
-				_, err = in.ReadSlice('\n')
-			}
+		full := errors.Is(err, bufio.ErrBufferFull)
+		if full || len(long) > 0 {
+			long = append(long, line[:min(len(line), maxLineBytes+2-len(long))]...) // one byte too many is enough to know
+			line = long
+		}
+		if full {
+			continue
+		}
+		if len(line) > 0 {
+			o.report.Lines++
+		}
+		switch body, whole := bytes.CutSuffix(line, []byte("\n")); {
+		case len(body) > maxLineBytes:
 			o.reject(fmt.Errorf("longer than %d bytes", maxLineBytes))
-		case len(line) > 0 && line[len(line)-1] == '\n':
-			o.line(line[:len(line)-1])
+		case whole:
+			o.line(body)
 		case len(line) > 0:
 			o.reject(errors.New("torn: it has no end"))
 		}
+		long = long[:0]
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -85,6 +146,7 @@ func (o *oracle) read(r io.Reader) (*report, error) {
 		return nil, errors.New("the log is empty")
 	}
 	if !o.ended {
+		o.event = event{}
 		o.differs("", "no session.end", "a last line session.end")
 	}
 	o.report.Equal = o.report.Total == 0
@@ -94,18 +156,17 @@ func (o *oracle) read(r io.Reader) (*report, error) {
 // differs notes a mismatch in the line at hand.
 func (o *oracle) differs(field, got, want string) {
 	o.report.Total++
-	if len(o.report.Mismatches) < maxListed {
+	if len(o.report.Mismatches) < o.listed {
 		o.report.Mismatches = append(o.report.Mismatches, mismatch{o.report.Lines, o.event.seq.n, o.event.kind, field, got, want})
 	}
 }
 
 // reject takes a line that cannot be read: frames may be among what it held.
 func (o *oracle) reject(err error) {
-	o.report.Lines++
 	o.report.Rejected++
 	o.event = event{}
 	o.differs("", err.Error(), "a line that can be read")
-	o.seq.skip()
+	o.unread++
 	o.window.gap(integer{})
 }
 
@@ -114,16 +175,15 @@ func (o *oracle) line(line []byte) {
 	if err == nil {
 		err = o.document.read(&o.event)
 	}
+	if err == nil {
+		err = o.sequence()
+	}
 	if err != nil {
 		o.reject(err)
 		return
 	}
-	o.report.Lines++
 	e := &o.event
 	o.report.Counts[e.kind]++
-	if want, ok := o.seq.next(e.seq); !ok {
-		o.differs("seq", e.seq.String(), want)
-	}
 	if o.ended {
 		o.differs("type", e.kind, "no line after session.end")
 	}
@@ -163,27 +223,41 @@ func (o *oracle) bridge(b *bridge) {
 	o.window.clock(b)
 }
 
+// sequence checks seq. Lines that are missing are as unknown as lines that cannot be read, and one that is out of order is refused: an
+// error rejects it.
+func (o *oracle) sequence() error {
+	got, want := o.event.seq.n, o.lastSeq+1
+	switch {
+	case got < 1, got < want && got != o.behindHole:
+		return fmt.Errorf("seq: expected %d, found %d", want, got)
+	case got > want+o.unread:
+		o.differs("seq", strconv.FormatInt(got, 10), strconv.FormatInt(want+o.unread, 10))
+		o.window.gap(integer{})
+		o.behindHole = want + o.unread + 1 // if it is this line's seq that is wrong, and no line is missing
+	default:
+		o.behindHole = 0
+	}
+	o.lastSeq, o.unread = got, 0
+	return nil
+}
+
 // counter checks numbers that go 1, 2, 3 …
-type counter struct{ last, got integer }
+type counter struct{ last, odd integer }
 
 // next takes the number that comes. Where it is wrong, want says what it must be; a wrong one alone is told once, and so is a hole.
 func (c *counter) next(got integer) (want string, ok bool) {
 	expected := c.last.n + 1
-	ok = got == of(expected) || c.got.has && got == of(c.got.n+1)
-	c.last = of(expected)
-	c.got = integer{}
+	ok = got == of(expected)
 	switch {
-	case got == of(expected):
 	case ok:
-		c.last = got // the numbers go on behind a hole
+		c.last, c.odd = got, integer{}
+	case got.has && c.odd.has && got.n == c.odd.n+1: // they go on behind a hole
+		c.last, c.odd, ok = got, integer{}, true
 	default:
-		c.got = got
+		c.last, c.odd = of(expected), got
 	}
 	return strconv.FormatInt(expected, 10), ok
 }
-
-// skip says that a number cannot be read.
-func (c *counter) skip() { c.last, c.got = of(c.last.n+1), integer{} }
 
 func (n integer) String() string {
 	if !n.has {
@@ -196,13 +270,13 @@ func (o *oracle) end() {
 	o.ended = true
 	d := &o.document
 	_, counts := d.member(0, "counts")
-	if counts == 0 {
-		o.differs("counts", "nothing", "the lines of every type")
-		return
-	}
 	for _, t := range types {
 		n, _ := d.member(counts, t)
 		o.integer("counts."+t, n, of(o.report.Counts[t]))
+	}
+	_, extra := d.member(0, "extra")
+	if n, _ := d.member(extra, "belowRefresh"); n.kind != absent {
+		o.integer("extra.belowRefresh", n, of(o.belowRefresh))
 	}
 }
 
@@ -262,9 +336,9 @@ func (o *oracle) record(r *record) {
 	o.decimal("payload.lifetimeMs", &r.lifetimeMs, v.lifetime, 6)
 	o.decimal("payload.refreshMultiple", &r.refreshMultiple, v.multiple, 3)
 	o.words("payload.quality", r.quality, v.quality)
-	if v.quality != unsupportedSchema { // there the reason says which argument it was
+	o.integer("payload.droppedBefore", &r.droppedBefore, v.dropped)
+	if v.quality != unsupportedSchema { // there the reason says what was wrong with an argument that is not in the record
 		o.words("payload.qualityReason", r.reason, v.reason)
-		o.integer("payload.droppedBefore", &r.droppedBefore, v.dropped)
 	}
 	if v.skew.has || r.skewMach.kind != absent {
 		o.integer("payload.predecessorSkewMach", &r.skewMach, v.skew)
@@ -274,6 +348,9 @@ func (o *oracle) record(r *record) {
 	}
 	if v.twin {
 		o.differs("payload.category", strconv.Quote(string(r.category)), "no second record of a frame that was told under the other category")
+	}
+	if v.multiple.has && v.multiple.n < 950 {
+		o.belowRefresh++
 	}
 	o.window.record(r, hostNs)
 }
@@ -404,7 +481,7 @@ func (o *oracle) publication() {
 	}
 	o.inner("clockBridge", func(f func(string) *node) {
 		o.report.Compared++
-		if got, want := f("qualified").String(), strconv.FormatBool(p.bridgeWidth.has); got != want {
+		if got, want := f("qualified").String(), strconv.FormatBool(p.bridged); got != want {
 			o.differs("clockBridge.qualified", got, want)
 		}
 		o.integer("clockBridge.widthNs", f("widthNs"), p.bridgeWidth)

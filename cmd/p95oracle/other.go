@@ -7,27 +7,30 @@ import (
 
 // The windows of the other display figures, which end at the presentation of the latest frame.
 const (
-	secondNs      = 1_000_000_000
-	quietNs       = 1_000_000_000
-	maxKeptOthers = 1 << 16 // far beyond ten seconds of any display; it bounds what a forged log can make us keep
+	secondNs = 1_000_000_000
+	quietNs  = 1_000_000_000
+	// maxOthers bounds what is remembered, here as in the product: the last so many by arrival, 34 s at 120 Hz. A figure whose window
+	// reaches into what was forgotten is null.
+	maxOthers = 4096
 )
 
 // shown is a frame as the other display figures see it.
 type shown struct {
 	presentationNs, previousNs, frameNs int64
-	overrunNs                           int64
-	missed                              int64
+	late                                bool // overrun and missed can be told
+	overrunNs, missed                   int64
 }
 
 // others are the frames that the other display figures are of.
 type others struct {
-	frames   []shown
-	latestAt integer // arrival of the latest of them
-	refresh  int64   // its refresh interval in ticks
-	base     timebase
+	frames    []shown
+	forgotten integer // the latest presentation among those that there was no room for
+	latestAt  integer // arrival of the latest frame
+	refresh   integer // its refresh interval in ticks
+	base      timebase
 }
 
-func (o *others) forget() { o.frames, o.latestAt = nil, integer{} }
+func (o *others) forget() { *o = others{} }
 
 // record takes a record of the primary display, if it counts.
 func (o *others) record(r *record, bound timebase, hostNs integer) {
@@ -38,17 +41,37 @@ func (o *others) record(r *record, bound timebase, hostNs integer) {
 	}
 	previousNs, _ := bound.ns(r.previous.n)
 	f := shown{presentationNs: presentationNs, previousNs: previousNs, frameNs: frameNs}
-	if lifetime := r.end.n - r.begin.n; r.refresh.n > 0 && r.begin.has && lifetime >= 0 {
-		if over := lifetime - r.bufferCount.n*r.refresh.n; over > 0 && r.skip.n == 0 {
-			f.overrunNs, _ = bound.ns(over)
+	f.late, f.overrunNs, f.missed = lateness(r, bound)
+	if len(o.frames) == maxOthers {
+		if first := o.frames[0].presentationNs; !o.forgotten.has || first > o.forgotten.n {
+			o.forgotten = of(first)
 		}
-		f.missed = max(0, lifetime/r.refresh.n-r.bufferCount.n+1)
-	}
-	for len(o.frames) == maxKeptOthers || len(o.frames) > 0 && o.frames[0].presentationNs <= presentationNs-windowNs {
 		o.frames = o.frames[1:]
 	}
 	o.frames = append(o.frames, f)
-	o.latestAt, o.refresh, o.base = hostNs, r.refresh.n, bound
+	o.latestAt, o.refresh, o.base = hostNs, r.refresh, bound
+}
+
+// lateness is Apple's reading of a late frame, in wire.md. ok is false where the native integers for it are not all there.
+func lateness(r *record, base timebase) (ok bool, overrunNs, missed int64) {
+	for _, n := range [...]integer{r.begin, r.refresh, r.bufferCount, r.skip} {
+		if !n.has || n.n < 0 {
+			return false, 0, 0
+		}
+	}
+	lifetime := r.end.n - r.begin.n
+	if r.refresh.n == 0 || lifetime < 0 {
+		return true, 0, 0
+	}
+	if refreshes := lifetime / r.refresh.n; refreshes >= r.bufferCount.n {
+		missed = refreshes - r.bufferCount.n + 1
+	}
+	over := difference(lifetime, 0)
+	if over.Sub(over, new(big.Int).Mul(big.NewInt(r.bufferCount.n), big.NewInt(r.refresh.n))); over.Sign() > 0 && r.skip.n == 0 {
+		overrunNs, ok = base.ns(over.Int64())
+		return ok, overrunNs, missed
+	}
+	return true, 0, missed
 }
 
 // otherFigures are the other display figures of a receipt, in units of their last decimal.
@@ -58,39 +81,51 @@ type otherFigures struct {
 
 // at computes the figures at host time n.
 func (o *others) at(n int64) (f otherFigures) {
-	if !o.latestAt.has || n-o.latestAt.n > quietNs || o.latestAt.n-n > quietNs {
+	if away := difference(n, o.latestAt.n); !o.latestAt.has || away.CmpAbs(big.NewInt(quietNs)) > 0 {
 		return f
 	}
 	latest := &o.frames[len(o.frames)-1]
 	q := latest.presentationNs
-	var fps, missed, jitterCount int64
-	var overruns, intervals, sum, squares wide
+	var fps, jitterCount int64
+	var missed, overruns, intervals, sum, squares wide
+	secondTold := !o.forgotten.has || o.forgotten.n < q-secondNs
+	latenessTold := !o.forgotten.has || o.forgotten.n < q-windowNs
 	for i := range o.frames {
 		s := &o.frames[i]
-		if s.presentationNs > q || s.presentationNs <= q-windowNs {
+		if s.presentationNs > q {
 			continue
 		}
-		missed += s.missed
-		overruns.add(s.overrunNs, 1)
-		intervals.add(s.frameNs, 1)
+		if s.previousNs >= q-secondNs {
+			fps++
+		}
 		if s.presentationNs > q-secondNs {
 			jitterCount++
 			sum.add(s.frameNs, 1)
 			squares.add(s.frameNs, s.frameNs)
 		}
-		if s.previousNs >= q-secondNs {
-			fps++
+		if s.presentationNs > q-windowNs {
+			latenessTold = latenessTold && s.late
+			missed.add(s.missed, 1)
+			overruns.add(s.overrunNs, 1)
+			intervals.add(s.frameNs, 1)
 		}
 	}
-	f.fps, f.frameNs, f.missed = of(fps), of(latest.frameNs), of(missed)
-	if o.refresh > 0 { // 1e9 * denom / (refresh * numer), in thousandths
-		f.refreshMilliHz = rounded(new(big.Int).Mul(big.NewInt(1e12), big.NewInt(o.base.denom)), new(big.Int).Mul(big.NewInt(o.refresh), big.NewInt(o.base.numer)))
+	f.frameNs = of(latest.frameNs)
+	if o.refresh.n > 0 { // 1e9 * denom / (refresh * numer), in thousandths
+		f.refreshMilliHz = rounded(new(big.Int).Mul(big.NewInt(1e12), big.NewInt(o.base.denom)), new(big.Int).Mul(big.NewInt(o.refresh.n), big.NewInt(o.base.numer)))
 	}
-	if jitterCount >= 2 {
-		f.jitterUs = of(deviationUs(jitterCount, sum.int(), squares.int()))
+	if secondTold {
+		f.fps = of(fps)
+		if jitterCount >= 2 {
+			f.jitterUs = of(deviationUs(jitterCount, sum.int(), squares.int()))
+		}
 	}
-	// ms of overrun / s of frames = 1000 * ns / ns, in thousandths
-	f.hitchUsPerS = rounded(new(big.Int).Mul(overruns.int(), big.NewInt(1_000_000)), intervals.int())
+	if latenessTold {
+		f.missed = fitting(missed.int())
+		if intervals != (wide{}) { // ms of overrun / s of frames = 1000 * ns / ns, in thousandths
+			f.hitchUsPerS = rounded(new(big.Int).Mul(overruns.int(), big.NewInt(1_000_000)), intervals.int())
+		}
+	}
 	return f
 }
 
@@ -118,7 +153,7 @@ func rounded(a, b *big.Int) integer {
 	case 0:
 		q.Add(q, big.NewInt(int64(q.Bit(0))))
 	}
-	return integer{q.Int64(), q.IsInt64()}
+	return maybe(q.Int64(), q.IsInt64())
 }
 
 // deviationUs is the population standard deviation of count numbers of ns in whole µs, half to even: the root of

@@ -1,6 +1,10 @@
 package main
 
-import "slices"
+import (
+	"math"
+	"math/big"
+	"slices"
+)
 
 // The words of p95-window.md.
 const (
@@ -127,7 +131,7 @@ func (w *window) gap(at integer) {
 }
 
 func (w *window) clock(b *bridge) {
-	if w.bound && b.continuous.has {
+	if _, ok := b.base.ns(b.continuous.n); w.bound && b.continuous.has && ok {
 		c := *b
 		w.bridge = &c
 	}
@@ -143,7 +147,7 @@ func known(r *record) bool {
 	default:
 		return false
 	}
-	return string(r.schema) == "perfowl.display-frame-event/2" && string(r.service) == service && string(r.selector) == selector &&
+	return r.hasSource && string(r.schema) == "perfowl.display-frame-event/2" && string(r.service) == service && string(r.selector) == selector &&
 		r.adapterVersion == of(2) && string(r.scope) == "foreground-device" && string(r.rawUnit) == "signpost-framelifetime"
 }
 
@@ -222,8 +226,8 @@ func equal(n *node, want integer, places int) bool {
 	if n.kind != number {
 		return !want.has && (n.kind == null || n.kind == absent)
 	}
-	v, ok := scaled(n.text, places)
-	return ok && of(v) == want
+	v, exact, fits := scaled(n.text, places)
+	return exact && fits && of(v) == want
 }
 
 func (w *window) add(s sample, hostNs integer) {
@@ -250,6 +254,7 @@ type publication struct {
 	lastClear              *cleared
 	binding                *binding
 	segment                int64
+	bridged                bool
 	bridgeWidth, bridgeAge integer
 	others                 otherFigures
 }
@@ -268,15 +273,19 @@ func (w *window) publish(n int64) (p publication) {
 	p.segment, p.binding, p.rawSequence = w.segment, &w.binding, w.rawSequence
 	p.lastClear = &w.lastClear
 	if w.bridge != nil {
-		p.bridgeWidth = of(w.bridge.receiveNs - w.bridge.sendNs)
+		p.bridged, p.bridgeWidth = true, fitting(difference(w.bridge.receiveNs, w.bridge.sendNs))
 	}
 	var frames []int64
+	silence, age := new(big.Int), new(big.Int)
 	if w.lastAt.has {
 		p.presentationNs, p.hostNs = of(w.last.presentationNs), w.lastAt
-		right := w.last.presentationNs + n - w.lastAt.n
-		p.left, p.right = of(right-windowNs), of(right)
+		silence = difference(n, w.lastAt.n)
+		right := new(big.Int).Add(big.NewInt(w.last.presentationNs), silence)
+		left := new(big.Int).Sub(right, big.NewInt(windowNs))
+		p.left, p.right = fitting(left), fitting(right)
+		above, upTo := nearest(left), nearest(right)
 		for i := range w.values {
-			if s := &w.values[i]; s.presentationNs > right-windowNs && s.presentationNs <= right {
+			if s := &w.values[i]; s.presentationNs > above && s.presentationNs <= upTo {
 				if p.first == nil {
 					p.first = s
 				}
@@ -286,9 +295,8 @@ func (w *window) publish(n int64) (p publication) {
 		}
 		p.n = of(int64(len(frames)))
 		if w.bridge != nil {
-			if age, ok := w.bridge.ageNs(n, w.last.presentationNs); ok {
-				p.bridgeAge = of(age)
-			}
+			age = w.bridge.ageNs(n, w.last.presentationNs)
+			p.bridgeAge = fitting(age)
 		}
 	}
 	switch {
@@ -301,33 +309,52 @@ func (w *window) publish(n int64) (p publication) {
 		p.left, p.right, p.n, p.first, p.lastSample = integer{}, integer{}, integer{}, nil, nil
 	case w.unmarked:
 		p.quality = "policy-absent"
-	case w.lastAt.has && n-w.lastAt.n > staleSourceNs:
+	case silence.Cmp(big.NewInt(staleSourceNs)) > 0:
 		p.quality = "stale-source"
-	case p.bridgeAge.has && p.bridgeAge.n > staleClockNs:
+	case age.Cmp(big.NewInt(staleClockNs)) > 0:
 		p.quality = "stale-clock"
 	case len(frames) < minValues:
 		p.quality = "warmup"
 	default:
 		p.quality = valid
-		rank := (95*len(frames) + 99) / 100
 		slices.Sort(frames)
-		p.rank, p.valueNs = of(int64(rank)), of(frames[rank-1])
+		p.rank = of(rank(p.n.n))
+		p.valueNs = of(frames[p.rank.n-1])
 	}
-	if p.quality != "background" && p.quality != "host-regression" {
+	if w.foreground == of(1) && !regression {
 		p.others = w.others.at(n)
 	}
 	return p
 }
 
+// rank is the nearest rank of the 95th percentile of n values, from 1.
+func rank(n int64) int64 { return (95*n + 99) / 100 }
+
 // ageNs is a lower bound of how old what was presented at presentationNs is at host time n.
-func (b *bridge) ageNs(n, presentationNs int64) (age int64, ok bool) {
-	device, ok := b.base.ns(b.continuous.n)
-	if !ok {
-		return 0, false
-	}
-	drift := int64(0)
+func (b *bridge) ageNs(n, presentationNs int64) *big.Int {
+	device, _ := b.base.ns(b.continuous.n) // the window took it, so it has one
+	age := difference(n, b.receiveNs)
+	age.Add(age, difference(device, presentationNs))
 	if n >= b.sendNs {
-		drift = (n - b.sendNs) * 50 / 1_000_000
+		drift := difference(n, b.sendNs)
+		drift.Mul(drift, big.NewInt(50))
+		age.Sub(age, drift.Quo(drift, big.NewInt(1_000_000)))
 	}
-	return device + (n - b.receiveNs) - drift - presentationNs, true
+	return age
+}
+
+func difference(a, b int64) *big.Int { return new(big.Int).Sub(big.NewInt(a), big.NewInt(b)) }
+
+// fitting is v where it is an int64.
+func fitting(v *big.Int) integer { return maybe(v.Int64(), v.IsInt64()) }
+
+// nearest is the int64 nearest to v.
+func nearest(v *big.Int) int64 {
+	switch {
+	case v.IsInt64():
+		return v.Int64()
+	case v.Sign() < 0:
+		return math.MinInt64
+	}
+	return math.MaxInt64
 }
