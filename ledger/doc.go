@@ -6,10 +6,14 @@
 // | reader.go, wire.go | how a log and a wire file are read, damaged ones too |
 // | session.go | how a session is recorded: lock, lines, when they reach the disk |
 // | seal.go, manifest.go | how it ends, is recovered after a kill, and is verified |
+// | entry.go, checkpoint.go, tree.go | what an entry of the attempt ledger is, what is signed, and what is hashed |
+// | writer.go, entries.go | how entries are appended and read |
+// | verify.go, findings.go, proof.go | what of it can be proved, to whom |
 // | root.go | where things are kept and how they are called |
 // | disk.go, lock.go | the file operations underneath, and what their errors mean |
 //
-// There are no clocks and no goroutines here: time is an argument, and Session.Sync may be called from a goroutine of the caller's.
+// There are no clocks here: time is an argument. There are no goroutines but the jobs of Verify, which end with it; Session.Sync may be
+// called from a goroutine of the caller's.
 //
 // Choices where the contract (ledger.md) is silent:
 //
@@ -20,4 +24,13 @@
 //   - session.end of a recovered session carries the hostNs of the line before: nobody read the dead process's clock at its end.
 //   - The only thing ever removed is what another file was proved to hold: events.jsonl after events.jsonl.zst was read back and
 //     hashed, and files that were never finished.
+//   - Entries are numbered from 0, as the leaves of the tree are; entry 0 is ledger.open and names the public key. A leaf hashes the
+//     entry's line without its newline. The file checkpoints is one signed note behind the other, and line 1 and the key's name are
+//     framebridge/ledger in every ledger: which one it is, the key tells.
+//   - A session that was recorded outside of an attempt is a round.session whose attempt is null.
+//   - An append makes the entry durable, then the hashes, then the checkpoint. A whole entry without the others is finished by the next
+//     writer, and so signed: one entry can be put there by whoever can write to the file, as he could have by the tool. More than one, or
+//     anything else that a kill or a loss of power does not leave, is refused.
+//   - Entries that were cut off together with their hashes and checkpoints cannot be missed by anybody who has nothing but the directory.
+//     That takes a checkpoint kept elsewhere: verify --against.
 package ledger

@@ -182,14 +182,6 @@ func sessionFiles(dir string) ([]string, error) {
 	return names, err
 }
 
-// Finding is one thing that a verification found wrong.
-type Finding struct {
-	Where string // a file, with line, byte or entry where that is known
-	What  string // what was expected and what was found
-}
-
-func (f Finding) String() string { return f.Where + ": " + f.What }
-
 // VerifySession compares a sealed session with its manifest: that the same files are there, their sizes and hashes, and the counts of
 // lines. It reports how many bytes it has read. An error means that it could not look; findings are what it saw.
 func VerifySession(dir string, progress func(bytes int64)) (*Manifest, []Finding, error) {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -372,6 +373,29 @@ func TestEveryChangedByteOfANamedFileIsFound(t *testing.T) {
 	writeFile(t, filepath.Join(session, "more"), nil)
 	if r := mustVerify(t, Dir(root), VerifyOptions{}); len(r.Findings) != 1 || r.Findings[0].Where != "sessions/first/more: named by entry 1" {
 		t.Errorf("a file was added to the session: found %v", r.Findings)
+	}
+}
+
+func TestMissingFileOfALedgerIsFoundAndNotMadeAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	makeLedger(t, dir, 3)
+	for _, name := range ledgerFiles {
+		damaged := copyLedger(t, dir)
+		if err := os.Remove(filepath.Join(damaged, name)); err != nil {
+			t.Fatal(err)
+		}
+		if r := mustVerify(t, damaged, VerifyOptions{}); len(r.Findings) == 0 || r.Findings[0].String() != name+": the file is not there" {
+			t.Errorf("%s: found %v", name, r.Findings)
+		}
+		if _, _, err := OpenWriter(damaged, testOptions()); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: opened with %v, want ErrDamaged", name, err)
+		}
+		if r := mustVerify(t, damaged, VerifyOptions{}); len(r.Findings) == 0 {
+			t.Errorf("%s: nothing is found when somebody has tried to append", name)
+		}
+	}
+	if _, err := Verify(t.TempDir(), VerifyOptions{}); !errors.Is(err, ErrNoLedger) {
+		t.Errorf("no ledger: %v, want ErrNoLedger", err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -38,15 +37,14 @@ type Report struct {
 	Checkpoint Checkpoint // of all entries that were verified
 	Findings   []Finding  // in the order of entries
 	// Unfinished are the traces of an append that was interrupted: nothing in them had been acknowledged, and the next OpenWriter
-	// finishes it or sets it aside. While another process holds the lock (Writer), they may be what it appends at this moment.
+	// finishes it or sets it aside.
 	Unfinished []Finding
-	Writer     *HeldError
+	// Writer is who held the lock when the verification began. What stood behind the last checkpoint was then left to him.
+	Writer *HeldError
 }
 
-// OK says that nothing is wrong, and nothing unfinished but what a writer may be appending.
-func (r *Report) OK() bool {
-	return len(r.Findings) == 0 && (len(r.Unfinished) == 0 || r.Writer != nil)
-}
+// OK says that nothing is wrong, and nothing unfinished.
+func (r *Report) OK() bool { return len(r.Findings) == 0 && len(r.Unfinished) == 0 }
 
 // Verify reads the whole ledger in dir: that its entries hash into the tree as stored, that every checkpoint is signed and tells the root
 // that its entries have (which makes each consistent with the one before), and that every file that an entry names still has its hash.
@@ -104,9 +102,14 @@ func (v *verification) open() error {
 		return err
 	}
 	var sizes [3]int64
+	var missing []string
 	// In this order, since an append goes the other way: whatever comes while this reads stands behind the last checkpoint.
 	for i, name := range []string{checkpointsName, hashesName, entriesName} {
-		f, err := openLedgerFile(v.dir, name)
+		f, err := os.Open(filepath.Join(v.dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			missing = append(missing, name)
+			f, err = os.Open(os.DevNull) // it reads as empty
+		}
 		if err != nil {
 			return err
 		}
@@ -116,6 +119,14 @@ func (v *verification) open() error {
 			return err
 		}
 		sizes[i] = info.Size()
+	}
+	if len(missing) == len(sizes) {
+		return ErrNoLedger
+	}
+	if sizes != [3]int64{} { // else it was killed while it was made, before its first entry
+		for _, name := range missing {
+			v.find(0, "missing", name, "the file is not there")
+		}
 	}
 	if err := v.lookForWriter(); err != nil { // who came meanwhile
 		return err
@@ -611,57 +622,4 @@ func (v *verification) tell(change func(*Progress)) {
 
 func (v *verification) find(n int64, class, where, format string, args ...any) {
 	v.findings.add(found{n, n, class, Finding{where, fmt.Sprintf(format, args...)}})
-}
-
-// found is a finding about the entries first to last, and what kind of thing it is.
-type found struct {
-	first, last int64
-	class       string
-	Finding
-}
-
-// findings gathers what several goroutines find.
-type findings struct {
-	mu      sync.Mutex
-	list    []found
-	dropped int64
-}
-
-// maxFindings bounds memory: one cause, such as a cut file, is found at every entry behind it.
-const maxFindings = 10_000
-
-func (f *findings) add(one found) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.list) == maxFindings {
-		f.dropped++
-		return
-	}
-	f.list = append(f.list, one)
-}
-
-// merged tells findings of one kind about entries that follow each other once, at the first.
-func (f *findings) merged() []Finding {
-	slices.SortStableFunc(f.list, func(a, b found) int { return int(a.first - b.first) })
-	var merged []found
-	open := map[string]int{} // the last of each class
-	for _, one := range f.list {
-		if i, ok := open[one.class]; ok && one.class != "file" && one.first <= merged[i].last+1 {
-			merged[i].last = one.last
-			continue
-		}
-		open[one.class] = len(merged)
-		merged = append(merged, one)
-	}
-	var list []Finding
-	for _, one := range merged {
-		if one.last > one.first {
-			one.What += fmt.Sprintf(" (and so on to entry %d)", one.last)
-		}
-		list = append(list, one.Finding)
-	}
-	if f.dropped > 0 {
-		list = append(list, Finding{"ledger", fmt.Sprintf("%d more findings", f.dropped)})
-	}
-	return list
 }

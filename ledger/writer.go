@@ -83,15 +83,22 @@ func openWriter(d disk, dir string, options Options) (*Writer, *Recovery, error)
 }
 
 func (w *Writer) open() (*Recovery, error) {
+	create := os.O_CREATE
 	for _, f := range []struct {
 		name string
 		to   **appendFile
-	}{{entriesName, &w.entries}, {hashesName, &w.hashes}, {checkpointsName, &w.checkpoints}} {
-		opened, err := openAppendFile(w.disk, filepath.Join(w.dir, f.name), os.O_CREATE)
+	}{{checkpointsName, &w.checkpoints}, {entriesName, &w.entries}, {hashesName, &w.hashes}} {
+		opened, err := openAppendFile(w.disk, filepath.Join(w.dir, f.name), create)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("%s is not there, and %s is (%w)", f.name, checkpointsName, ErrDamaged)
+		}
 		if err != nil {
 			return nil, err
 		}
 		*f.to = opened
+		if opened.info.Size() > 0 {
+			create = 0
+		}
 	}
 	last, lastEnd, err := lastCheckpoint(w.checkpoints.file)
 	if err != nil {
