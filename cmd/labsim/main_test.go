@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/danielpaulus/go-ios/ios"
+	"github.com/danielpaulus/go-ios/ios/tunnel"
 	"github.com/framebridge/framebridge/dtx"
 	"github.com/framebridge/framebridge/internal/sim"
 )
@@ -82,12 +85,15 @@ func startLab(t *testing.T, yaml string) *lab {
 		return l.cmd.ProcessState
 	})
 	t.Cleanup(func() { l.stop() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	env, ok := strings.CutPrefix(strings.TrimSpace(line), "export USBMUXD_SOCKET_ADDRESS=")
-	if err != nil || !ok {
-		t.Fatalf("labsim run said %q, %v", line, err)
+	lines := bufio.NewReader(out)
+	for _, name := range []string{"USBMUXD_SOCKET_ADDRESS", "GO_IOS_AGENT_HOST", "GO_IOS_AGENT_PORT"} {
+		line, err := lines.ReadString('\n')
+		value, ok := strings.CutPrefix(strings.TrimSpace(line), "export "+name+"=")
+		if err != nil || !ok {
+			t.Fatalf("labsim run said %q, %v, want %s", line, err, name)
+		}
+		t.Setenv(name, value)
 	}
-	t.Setenv("USBMUXD_SOCKET_ADDRESS", env)
 	return l
 }
 
@@ -161,8 +167,11 @@ func TestTheExampleRunsAsItIsPrinted(t *testing.T) {
 		t.Fatalf("exit %d", code)
 	}
 	startLab(t, out)
-	if list, err := ios.ListDevices(); err != nil || len(list.DeviceList) != 2 {
+	if list, err := ios.ListDevices(); err != nil || len(list.DeviceList) != 3 {
 		t.Errorf("%v, %v", list, err)
+	}
+	if list, err := tunnel.ListRunningTunnels(ios.HttpApiHost(), ios.HttpApiPort()); err != nil || len(list) != 1 || list[0].Udid != "00008140-001122334455667E" {
+		t.Errorf("tunnels %v, %v", list, err)
 	}
 }
 
@@ -193,15 +202,46 @@ func TestWireFilesOfEveryReleaseAreTheSameEachTime(t *testing.T) {
 	}
 }
 
+// dialDTX is a connection to a phone's instruments services, over usbmux or through the lab's tunnel.
+func dialDTX(d ios.DeviceEntry, tunnelled bool) (net.Conn, error) {
+	if !tunnelled {
+		conn, err := ios.ConnectToService(d, "com.apple.instruments.remoteserver.DVTSecureSocketProxy")
+		if err != nil {
+			return nil, err
+		}
+		return conn.Conn(), nil
+	}
+	info, err := tunnel.TunnelInfoForDevice(d.Properties.SerialNumber, ios.HttpApiHost(), ios.HttpApiPort())
+	if err != nil {
+		return nil, err
+	}
+	d.UserspaceTUN, d.UserspaceTUNHost, d.UserspaceTUNPort = true, ios.HttpApiHost(), info.UserspaceTUNPort
+	rsd, err := ios.NewWithAddrPortDevice(info.Address, info.RsdPort, d)
+	if err != nil {
+		return nil, err
+	}
+	defer rsd.Close()
+	services, err := rsd.Handshake()
+	if err != nil {
+		return nil, err
+	}
+	return ios.ConnectTUNDevice(info.Address, services.GetPort("com.apple.instruments.dtservicehub"), d)
+}
+
 // Eight phones at 120 Hz, each with a tap, may cost a fifth of one core in all.
 func TestEightPhonesAt120HzCostLittle(t *testing.T) {
 	if testing.Short() {
-		t.Skip("measures for five seconds")
+		t.Skip("measures for ten seconds")
 	}
+	t.Run("16.7 over usbmux", func(t *testing.T) { eightPhones(t, "16.7", false) })
+	t.Run("26.0 through userspace tunnels", func(t *testing.T) { eightPhones(t, "26.0", true) })
+}
+
+func eightPhones(t *testing.T, os string, tunnelled bool) {
 	var yaml strings.Builder
 	yaml.WriteString("devices:\n")
 	for i := range 8 {
-		yaml.WriteString("  - udid: 00008110-00000000000000A" + string(rune('0'+i)) + "\n    os: \"16.7\"\n    scene: [{for: 1h, hz: 120}]\n")
+		fmt.Fprintf(&yaml, "  - udid: 00008110-00000000000000A%d\n    os: %q\n    scene: [{for: 1h, hz: 120}]\n", i, os)
 	}
 	l := startLab(t, yaml.String())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -213,11 +253,11 @@ func TestEightPhonesAt120HzCostLittle(t *testing.T) {
 	counts := make([]int64, 8)
 	var readers sync.WaitGroup
 	for i, d := range list.DeviceList {
-		conn, err := ios.ConnectToService(d, "com.apple.instruments.remoteserver.DVTSecureSocketProxy")
+		conn, err := dialDTX(d, tunnelled)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := dtx.Connect(ctx, conn.Conn(), func() int64 { return 0 })
+		c, err := dtx.Connect(ctx, conn, func() int64 { return 0 })
 		if err != nil {
 			t.Fatal(err)
 		}

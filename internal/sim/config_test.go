@@ -13,13 +13,16 @@ func TestTheExampleIsALab(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Speed != 1 || len(c.Devices) != 2 {
+	if c.Speed != 1 || len(c.Devices) != 3 {
 		t.Fatalf("speed %d, %d devices", c.Speed, len(c.Devices))
 	}
-	anna, other := c.Devices[0], c.Devices[1]
-	if anna.Name != "Anna" || anna.OS != "16.7" || !anna.Paired || anna.State != (State{DeveloperMode: true, DeveloperImage: true}) ||
+	anna, behind, other := c.Devices[0], c.Devices[1], c.Devices[2]
+	if anna.Name != "Anna" || anna.OS != "16.7" || !anna.Paired || anna.Tunnel != "" || anna.State != (State{DeveloperMode: true, DeveloperImage: true}) ||
 		len(anna.Apps) != 2 || len(anna.Faults) != 3 || anna.Faults[1].For.lab() != 3*time.Second || anna.Scene.DriftPPB != 20_000 || len(anna.Scene.Steps) != 6 {
 		t.Errorf("first device: %+v", anna)
+	}
+	if behind.OS != "26.0" || behind.Tunnel != TunnelUserspace {
+		t.Errorf("a device behind a tunnel: %+v", behind)
 	}
 	if other.Name != "iPhone" || other.Product != "iPhone8,1" || !other.Paired || !other.State.DeveloperImage || len(other.Apps) != 1 {
 		t.Errorf("a device of which only udid and os are told: %+v", other)
@@ -49,6 +52,9 @@ func TestEveryMistakeInALabIsNamedWithItsLineAndARemedy(t *testing.T) {
 		{device("    faults:\n      - {at: 1s, kind: lose}\n      - {at: 2s, kind: dance}\n"), `line 6: fault: unknown kind "dance"`},
 		{device("    faults:\n      - {at: soon, kind: lose}\n"), `line 5: "soon" is no duration: write one such as 80ms`},
 		{device("    faults:\n      - {at: 1s, kind: stall}\n"), "line 5: fault: stall needs for: add it"},
+		{device("    tunnel: kernel\n"), "line 4: tunnel kernel: there are none before iOS 17: leave it out"},
+		{strings.Replace(device("    tunnel: wire\n"), "15.8", "17.5", 1), `line 4: tunnel "wire": write userspace, kernel or none`},
+		{device("    faults:\n      - {at: 1s, kind: service-missing, service: lockdownd}\n"), `line 5: fault: service discovery has no service "lockdownd"`},
 		{device("---\ndevices: []\n"), "a second document follows"},
 		{strings.Repeat("#", 1<<20+1), "1048577 bytes, at most 1048576"},
 	} {
@@ -59,9 +65,23 @@ func TestEveryMistakeInALabIsNamedWithItsLineAndARemedy(t *testing.T) {
 	}
 }
 
+func TestPhonesBehindTunnelsHaveTheKindThatAgentsMakeUnlessAnotherIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		os, line string
+		want     TunnelKind
+	}{{"16.7", "", ""}, {"17.3", "", TunnelKernel}, {"17.4", "", TunnelUserspace}, {"26.0", "", TunnelUserspace}, {"17.0", "tunnel: userspace", TunnelUserspace},
+		{"18.5", "tunnel: kernel", TunnelKernel}, {"26.0", "tunnel: none", TunnelNone}} {
+		got, err := Parse(fmt.Appendf(nil, "devices:\n  - udid: 00008101-001E2D3C4B5A6978\n    os: %q\n    %s\n", c.os, c.line))
+		if err != nil || got.Devices[0].Tunnel != c.want {
+			t.Errorf("%s, %q: %+v, %v", c.os, c.line, got.Devices, err)
+		}
+	}
+}
+
 func TestFaultHelpNamesEveryKind(t *testing.T) {
 	help := FaultHelp()
-	for _, kind := range []string{"lose", "duplicate", "corrupt", "torn", "stall", "disconnect", "reboot", "image-missing", "developer-mode-off", "relaunch", "hang"} {
+	for _, kind := range []string{"lose", "duplicate", "corrupt", "torn", "stall", "disconnect", "reboot", "image-missing", "developer-mode-off", "relaunch", "hang",
+		"tunnel-restart", "tunnel-gone", "half-open", "rsd-refuse", "service-missing", "agent-garbage"} {
 		if !strings.Contains(help, "  "+kind+" ") {
 			t.Errorf("%s is not explained", kind)
 		}

@@ -390,6 +390,32 @@ func TestScriptedFaultsHappenAtTheirTime(t *testing.T) {
 	}
 }
 
+func TestScriptedTunnelFaultsHappenAtTheirTime(t *testing.T) {
+	text := "devices:\n  - udid: " + udid26 + "\n    os: \"26.0\"\n    faults:\n" +
+		"      - {at: 200ms, kind: tunnel-gone, for: 300ms}\n      - {at: 1s, kind: service-missing, service: com.apple.afc.shim.remote}\n"
+	c, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, a := startTunnels(t, c.Devices...)
+	was := waitTunnel(t, a, udid26)
+	for deadline := time.Now().Add(10 * time.Second); l.Status()[0].Tunnels != 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the tunnel does not go")
+		}
+	}
+	is := waitTunnel(t, a, udid26)
+	if at := l.Status()[0].At.lab(); at < 500*time.Millisecond {
+		t.Errorf("back at %s", at)
+	}
+	different(t, was, is)
+	for deadline := time.Now().Add(10 * time.Second); slices.Contains(names(mustDiscover(t, is)), "com.apple.afc.shim.remote"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the service stays")
+		}
+	}
+}
+
 func TestSpeedGoesForEverything(t *testing.T) {
 	c := DefaultDevice(udid16, "16.7")
 	l := startConfig(t, Config{Speed: 20, Devices: []DeviceConfig{c}})
