@@ -135,7 +135,7 @@ var origins = table("origins", "what many frames share; frames.origin names its 
 	maybeText("name", "signpost: FrameLifetime or FrameUpdate", func(o *origin) string { return o.name }),
 	maybeInteger("timebaseNumer", "ns = ticks * numer / denom",
 		func(o *origin) p95.Int { return o.of(adapter.HasTimebase, o.timebase.Numer) }),
-	maybeInteger("timebaseDenom", "", func(o *origin) p95.Int { return o.of(adapter.HasTimebase, o.timebase.Denom) }),
+	maybeInteger("timebaseDenom", "see timebaseNumer", func(o *origin) p95.Int { return o.of(adapter.HasTimebase, o.timebase.Denom) }),
 )
 
 // contributor is one process of a contributors line; of a line without any, its only row.
@@ -179,7 +179,7 @@ var publications = table("publications", "P95 of the last ten seconds, once a se
 	maybeInteger("displayId", "the display measured", func(p *publication) p95.Int { return p.v.DisplayID }),
 	maybeInteger("timebaseNumer", "ns = ticks * numer / denom",
 		func(p *publication) p95.Int { return p95.Int{N: p.v.Timebase.Numer, Known: p.v.Timebase.Known} }),
-	maybeInteger("timebaseDenom", "", func(p *publication) p95.Int { return p95.Int{N: p.v.Timebase.Denom, Known: p.v.Timebase.Known} }),
+	maybeInteger("timebaseDenom", "see timebaseNumer", func(p *publication) p95.Int { return p95.Int{N: p.v.Timebase.Denom, Known: p.v.Timebase.Known} }),
 	maybeInteger("n", "number of values in the window", func(p *publication) p95.Int { return p.v.N }),
 	maybeInteger("rank", "(95 * n + 99) / 100: the value is the one of this rank", func(p *publication) p95.Int { return p.v.Rank }),
 	maybeInteger("firstRawSequence", "first value: its record", func(p *publication) p95.Int {
@@ -236,7 +236,7 @@ var targetBinds = table("target_binds", "target.bind: what is measured from here
 	integer("reconnectGeneration", "connection within the epoch", func(b *bind) int64 { return b.v.ReconnectGeneration }),
 	integer("primaryDisplayId", "the display measured", func(b *bind) int64 { return b.v.PrimaryDisplayID }),
 	integer("timebaseNumer", "ns = ticks * numer / denom", func(b *bind) int64 { return b.v.Timebase.Numer }),
-	integer("timebaseDenom", "", func(b *bind) int64 { return b.v.Timebase.Denom }),
+	integer("timebaseDenom", "see timebaseNumer", func(b *bind) int64 { return b.v.Timebase.Denom }),
 )
 
 type state = line[*ledger.TargetState]
@@ -258,7 +258,7 @@ var clockBridges = table("clock_bridges", "clock.bridge: the phone's clocks, rea
 	}),
 	integer("deviceAbsoluteMach", "mach absolute time, ticks", func(b *bridge) int64 { return b.v.DeviceAbsoluteMach }),
 	integer("timebaseNumer", "ns = ticks * numer / denom", func(b *bridge) int64 { return b.v.Timebase.Numer }),
-	integer("timebaseDenom", "", func(b *bridge) int64 { return b.v.Timebase.Denom }),
+	integer("timebaseDenom", "see timebaseNumer", func(b *bridge) int64 { return b.v.Timebase.Denom }),
 )
 
 type sourceState = line[*ledger.SourceState]
