@@ -110,6 +110,7 @@ type Device struct {
 	displays  [2]display
 	nextNoise int64
 	foreign   foreign
+	player    playing
 	event     Event
 
 	changes   []Change
@@ -129,7 +130,7 @@ func New(spec Spec, os OS, seed uint64) *Device {
 	if spec.Seed != 0 {
 		seed = spec.Seed
 	}
-	d := &Device{os: os, spec: spec, rng: rand.New(rand.NewPCG(seed, 0x6672616d65)), nextNoise: never, index: -1}
+	d := &Device{os: os, spec: spec, rng: rand.New(rand.NewPCG(seed, 0x6672616d65)), nextNoise: never, index: -1, player: playing{next: never}}
 	d.ticksPerSec = d.ticks(time.Second)
 	for i := range d.displays {
 		d.displays[i] = display{id: int64(i + 1), end: never, emit: never}
@@ -289,6 +290,9 @@ func (d *Device) advance(until int64) {
 		if d.nextNoise < t {
 			t, what = d.nextNoise, len(d.displays)
 		}
+		if d.player.next < t {
+			t, what = d.player.next, len(d.displays)+1
+		}
 		if t > until {
 			break
 		}
@@ -298,8 +302,10 @@ func (d *Device) advance(until int64) {
 			d.leave(t)
 		case what < len(d.displays):
 			d.emitFrame(&d.displays[what])
-		default:
+		case what == len(d.displays):
 			d.emitForeign(t)
+		default:
+			d.refresh(t)
 		}
 	}
 	d.now = max(d.now, until)
@@ -360,6 +366,7 @@ func (d *Device) enter(s Step, t, until int64) {
 		for i := range d.displays {
 			d.displays[i].emit = never // what was on its way is never told
 		}
+		d.endPlayer()
 		d.change(DeviceDown, Process{}, t)
 	}
 	d.arrange(t)
@@ -371,6 +378,7 @@ func (d *Device) arrange(t int64) {
 		d.plan(&d.displays[i], t)
 	}
 	d.planNoise(t)
+	d.planRefresh(t)
 }
 
 // leave ends the running step at t.
@@ -461,6 +469,7 @@ func (d *Device) launch(bundle, name string) {
 	d.nextPID += 1 + d.rng.Int64N(30)
 	d.processes = append(d.processes, Process{PID: d.nextPID, Name: name, Bundle: bundle,
 		Path: "/private/var/containers/Bundle/Application/" + name + ".app/" + name})
+	d.beginPlayer(&d.processes[len(d.processes)-1])
 	d.toFront(&d.processes[len(d.processes)-1])
 }
 
@@ -474,6 +483,9 @@ func (d *Device) terminate(bundle string) {
 	wasFront := p.Foreground
 	p.Foreground = false
 	d.change(AppTerminated, p, d.now)
+	if bundle == d.player.bundle {
+		d.endPlayer()
+	}
 	if wasFront {
 		d.toFront(&d.processes[0])
 	}
@@ -491,6 +503,7 @@ func (d *Device) toFront(p *Process) {
 		p.Foreground = true
 		d.change(AppForeground, *p, d.now)
 	}
+	d.followFront()
 }
 
 // change notes a change of state; SpringBoard's own are nobody's business.

@@ -19,6 +19,8 @@ type display struct {
 	next, end, emit  int64
 	lifetime         int64
 	nextPeriod, late int64
+	author           Author // of a player's; Nobody's are the scene's
+	surface          int64
 }
 
 // restart forgets everything shown; a new boot hands out new surfaces.
@@ -43,7 +45,7 @@ func (d *Device) rate(x *display) int {
 		return 0
 	case x.id != 1:
 		return x.hz
-	case s.Idle:
+	case s.Idle, d.player.front:
 		return 0
 	case len(s.Switch) > 0:
 		return s.Switch[max(0, x.grid-d.started)/d.ticks(s.Dwell)%int64(len(s.Switch))]
@@ -54,10 +56,10 @@ func (d *Device) rate(x *display) int {
 
 // plan decides on the next frame, as seen at tick t. A frame that is on glass already is left alone: it only has to be told.
 func (d *Device) plan(x *display, t int64) {
-	if x.emit != never && x.end <= t {
+	if x.emit != never && (x.end <= t || x.author != Nobody) {
 		return
 	}
-	x.emit = never
+	x.emit, x.author = never, Nobody
 	hz := d.rate(x)
 	if hz == 0 {
 		return
@@ -110,6 +112,9 @@ func (d *Device) emitFrame(x *display) {
 	if x.period > x.nextPeriod {
 		refresh = x.period - 1
 	}
+	if x.author == TheApp {
+		f.SurfaceID = x.surface
+	}
 	f.Stalled = x.lifetime > f.Buffers*refresh
 	if !(x.id == 1 && d.step.RefreshUnknown) {
 		f.Refresh = refresh
@@ -147,7 +152,7 @@ func (d *Device) emitFrame(x *display) {
 // at times SpringBoard's status bar, and the render server.
 func (d *Device) contribute(x *display, f *Frame) {
 	front := &d.processes[0]
-	if x.id == 1 {
+	if x.id == 1 && x.author != AnotherApp {
 		for i := range d.processes {
 			if d.processes[i].Foreground {
 				front = &d.processes[i]
