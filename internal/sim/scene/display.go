@@ -152,7 +152,11 @@ func (d *Device) emitFrame(x *display) {
 // at times SpringBoard's status bar, and the render server.
 func (d *Device) contribute(x *display, f *Frame) {
 	front := &d.processes[0]
-	if x.id == 1 && x.author != AnotherApp {
+	app := d.app(d.player.bundle)
+	switch {
+	case x.author == TheApp && app != nil:
+		front = app // also when it has left the front since
+	case x.id == 1 && x.author != AnotherApp:
 		for i := range d.processes {
 			if d.processes[i].Foreground {
 				front = &d.processes[i]

@@ -54,7 +54,7 @@ func TestAnAppThatDrawsByItselfHasTheDisplayWhileItIsInFront(t *testing.T) {
 		{4 * time.Second, Step{Event: EventSleep, For: 3 * time.Second}},
 		{8 * time.Second, Step{Event: EventBackground}},
 		{9 * time.Second, Step{Event: EventForeground, Bundle: player}},
-		{10 * time.Second, Step{Event: EventTerminate, Bundle: player}},
+		{10*time.Second + 10*time.Millisecond, Step{Event: EventTerminate, Bundle: player}},
 	} {
 		if s.step.Event == EventForeground {
 			s.step = Step{Event: EventLaunch, Bundle: player}
