@@ -18,11 +18,26 @@ import (
 	"github.com/framebridge/framebridge/internal/replay"
 	"github.com/framebridge/framebridge/internal/sim"
 	"github.com/framebridge/framebridge/internal/sim/scene"
+	"github.com/framebridge/framebridge/internal/tunnel"
 	"github.com/framebridge/framebridge/ledger"
 	"github.com/framebridge/framebridge/p95"
 )
 
 const udid = "00008101-0000000000000001"
+
+// The test binary is also a tunnel worker, so that what is killed here is a process that does the real thing.
+func TestMain(m *testing.M) {
+	if udid := os.Getenv("FRAMEBRIDGE_TEST_WORKER"); udid != "" {
+		if err := tunnel.Work(context.Background(), udid, false, os.Stdin, os.Stdout); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// long says that the whole cases are to be run, which scripts/test-long does.
+func long() bool { return os.Getenv("FRAMEBRIDGE_LONG") != "" }
 
 // startLab runs a lab with one phone behind the socket that everything here talks to.
 func startLab(t *testing.T, os, steps string) *sim.Lab {

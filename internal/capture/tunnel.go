@@ -16,7 +16,7 @@ const (
 	tunnelLook     = 100 * time.Millisecond
 )
 
-// ownTunnel starts a tunnel agent for this recording where the phone needs a tunnel and no agent is there. stop ends it.
+// ownTunnel starts a tunnel agent for this recording where the phone needs a tunnel and no agent has one. stop ends it.
 func (s *source) ownTunnel(ctx context.Context, worker func(ctx context.Context, udid string) *exec.Cmd) (stop func(), err error) {
 	nothing := func() {}
 	if worker == nil {
@@ -27,14 +27,17 @@ func (s *source) ownTunnel(ctx context.Context, worker func(ctx context.Context,
 		return nothing, err
 	}
 	facts, err := device.ReadFacts(ctx, entry)
-	if err != nil || !facts.TunnelByCable() || s.o.Agent.Answers(ctx) {
+	if err != nil || !facts.TunnelByCable() {
 		return nothing, err
+	}
+	if err := s.askAgent(ctx, entry.UDID); device.CodeOf(err) != device.NeedsTunnel {
+		return nothing, nil // the agent's tunnel, or its trouble, is what connecting will meet
 	}
 	ln, agent, err := tunnel.Listen(device.Agent{Host: "127.0.0.1"})
 	if err != nil {
 		return nothing, err
 	}
-	s.log.Info().Stringer("agent", agent).Msg("no tunnel agent is there; this recording runs its own")
+	s.log.Info().Stringer("agent", agent).Msg("no agent has a tunnel to the phone; this recording runs its own")
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	supervisor := &tunnel.Supervisor{Worker: worker, Only: entry.UDID}
 	var all sync.WaitGroup
@@ -61,6 +64,25 @@ func (s *source) ownTunnel(ctx context.Context, worker func(ctx context.Context,
 		select {
 		case <-time.After(tunnelLook):
 		case <-waiting.Done():
+		}
+	}
+}
+
+// agentPatience is how long an agent that has no tunnel to the phone is given: it may be making one.
+const agentPatience = 2 * time.Second
+
+func (s *source) askAgent(ctx context.Context, udid string) (err error) {
+	for deadline := time.Now().Add(agentPatience); ; {
+		asking, cancel := context.WithTimeout(ctx, device.StepTimeout)
+		_, err = s.o.Agent.Find(asking, udid)
+		cancel()
+		if device.CodeOf(err) != device.NeedsTunnel || time.Now().After(deadline) || !s.o.Agent.Answers(ctx) {
+			return err
+		}
+		select {
+		case <-time.After(tunnelLook):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
