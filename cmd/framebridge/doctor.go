@@ -108,6 +108,9 @@ func diagnose(ctx context.Context, udid string) *diagnosis {
 		return d
 	}
 	phone, err := device.Open(ctx, entry, device.DefaultAgent())
+	if err == nil {
+		err = phone.CheckPairing(ctx)
+	}
 	if !add("paired", "yes", err) {
 		return d
 	}

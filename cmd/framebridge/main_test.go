@@ -52,8 +52,15 @@ type ended struct {
 // command runs the program to its end.
 func command(t *testing.T, args ...string) ended {
 	t.Helper()
+	return commandWith(t, nil, args...)
+}
+
+// commandWith runs the program with more in its environment.
+func commandWith(t *testing.T, env []string, args ...string) ended {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -77,6 +84,14 @@ func must(t *testing.T, args ...string) ended {
 // startLab runs a lab of phones that show steps, and leads the program to it.
 func startLab(t *testing.T, steps string, os ...string) (lab *sim.Lab, udids []string) {
 	t.Helper()
+	lab, udids, address := newLab(t, steps, os...)
+	t.Setenv("USBMUXD_SOCKET_ADDRESS", address)
+	return lab, udids
+}
+
+// newLab runs a lab; address is the USBMUXD_SOCKET_ADDRESS that leads to it.
+func newLab(t *testing.T, steps string, os ...string) (lab *sim.Lab, udids []string, address string) {
+	t.Helper()
 	spec, err := scene.Parse([]byte(steps))
 	if err != nil {
 		t.Fatal(err)
@@ -93,12 +108,10 @@ func startLab(t *testing.T, steps string, os ...string) (lab *sim.Lab, udids []s
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lab.Close() })
-	address, err := lab.Listen("unix:" + filepath.Join(t.TempDir(), "usbmuxd"))
-	if err != nil {
+	if address, err = lab.Listen("unix:" + filepath.Join(t.TempDir(), "usbmuxd")); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("USBMUXD_SOCKET_ADDRESS", address)
-	return lab, udids
+	return lab, udids, address
 }
 
 type rawRecord struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -53,13 +52,13 @@ func (a Agent) Find(ctx context.Context, udid string) (Tunnel, error) {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return t, problem(NeedsTunnel, nil, tunnelRemedy, "no tunnel agent answers at %s", a)
 	} else if err != nil {
-		return t, silence(ctx, fmt.Errorf("tunnel agent at %s: %w", a, err), "the tunnel agent at "+a.String())
+		return t, a.fault(ctx, err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAgentAnswer))
 	switch {
 	case err != nil:
-		return t, silence(ctx, fmt.Errorf("tunnel agent at %s: %w", a, err), "the tunnel agent at "+a.String())
+		return t, a.fault(ctx, err)
 	case response.StatusCode == http.StatusNotFound:
 		return t, problem(NeedsTunnel, nil, tunnelRemedy, "the tunnel agent at %s has no tunnel to %s", a, udid)
 	case response.StatusCode != http.StatusOK:
@@ -72,6 +71,14 @@ func (a Agent) Find(ctx context.Context, udid string) (Tunnel, error) {
 		return t, problem(BadAnswer, nil, tunnelRemedy, "the tunnel agent at %s gives a tunnel that leads nowhere: %+v", a, t)
 	}
 	return t, nil
+}
+
+// fault is an agent that does not answer, or not as one.
+func (a Agent) fault(ctx context.Context, err error) error {
+	if silent(ctx, err) {
+		return problem(NoAnswer, err, "end it, and run `"+tunnelRemedy+"`", "the tunnel agent at %s does not answer", a)
+	}
+	return problem(BadAnswer, err, tunnelRemedy, "what answers at %s is no tunnel agent", a)
 }
 
 // Answers reports whether an agent is there at all.

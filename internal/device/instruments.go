@@ -64,7 +64,7 @@ func (p *Phone) explain(ctx context.Context, err error, what string) error {
 	case errors.Is(err, dtx.ErrFraming):
 		return problem(BadAnswer, err, "", "%s answers %s with bytes that are no DTX", p.UDID, what)
 	case ctx.Err() != nil:
-		return silence(ctx, err, what+" of "+p.UDID)
+		return problem(NoAnswer, err, replugRemedy, "%s does not answer %s", p.UDID, what)
 	}
 	return problem(ConnectionLost, err, "", "the connection to %s ended", p.UDID)
 }

@@ -116,6 +116,18 @@ func (l *lockdown) explain(ctx context.Context, err error, what string) error {
 	return problem(ServiceRefused, err, "", "cannot %s on %s", what, l.udid)
 }
 
+// CheckPairing is nil where the phone still believes this host's pairing. Open only sees that there is one.
+func (p *Phone) CheckPairing(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
+	defer cancel()
+	l, err := openLockdown(ctx, p.plain.entry)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return l.startSession(ctx, p.plain.record)
+}
+
 // service starts a service over a lockdown session and opens a connection to it, TLS throughout where lockdownd wants TLS.
 func (l *lockdown) service(ctx context.Context, e Entry, record ios.PairRecord, name string) (net.Conn, error) {
 	port, useTLS, err := l.startService(ctx, name)

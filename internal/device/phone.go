@@ -66,8 +66,8 @@ type transport interface {
 // Phone is an attached phone. It holds no connection of its own.
 type Phone struct {
 	Facts
-	plain     transport // services that every release offers by cable
-	developer transport // instruments
+	plain     *usbmuxTransport // services that every release offers by cable
+	developer transport        // instruments
 }
 
 // FirstTunnelRelease is the first major release whose developer services are reached through a tunnel only.
@@ -112,7 +112,7 @@ func Open(ctx context.Context, e Entry, agent Agent) (*Phone, error) {
 	}
 	p.plain, p.developer = via, via
 	if facts.NeedsTunnel() {
-		p.developer = &rsdTransport{udid: e.UDID, agent: agent}
+		p.developer = &rsdTransport{facts: facts, agent: agent}
 	}
 	return p, nil
 }

@@ -54,6 +54,9 @@ func CodeOf(err error) Code {
 	return ""
 }
 
+// replugRemedy is for a phone that fell silent: it ends whatever hangs, tunnels too.
+const replugRemedy = "unplug the phone and plug it in again"
+
 // tunnelRemedy starts what tells of tunnels.
 const tunnelRemedy = "framebridge tunnel"
 

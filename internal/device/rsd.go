@@ -17,8 +17,19 @@ import (
 // rsdTransport reaches the developer services of iOS 17 and later: through a tunnel, by Remote Service Discovery. It asks the agent and the
 // phone anew for every connection, since a tunnel that restarts has another address and other ports.
 type rsdTransport struct {
-	udid  string
+	facts Facts
 	agent Agent
+}
+
+// tunnel asks the agent for the phone's tunnel.
+func (t *rsdTransport) tunnel(ctx context.Context) (Tunnel, error) {
+	found, err := t.agent.Find(ctx, t.facts.UDID)
+	var p *Problem
+	if errors.As(err, &p) && p.Code == NeedsTunnel && !t.facts.TunnelByCable() {
+		p.What += " (iOS " + t.facts.OSVersion + " has kernel tunnels only)"
+		p.Remedy = kernelTunnelRemedy
+	}
+	return found, err
 }
 
 func (t *rsdTransport) instruments() string { return "com.apple.instruments.dtservicehub" }
@@ -27,7 +38,7 @@ func (t *rsdTransport) instruments() string { return "com.apple.instruments.dtse
 const shimSuffix = ".shim.remote"
 
 func (t *rsdTransport) connect(ctx context.Context, service string) (net.Conn, error) {
-	tunnel, err := t.agent.Find(ctx, t.udid)
+	tunnel, err := t.tunnel(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -40,10 +51,10 @@ func (t *rsdTransport) connect(ctx context.Context, service string) (net.Conn, e
 		port, shim = services[service+shimSuffix], true
 	}
 	if port == 0 && service == t.instruments() {
-		return nil, problem(DeveloperImageMissing, nil, imageRemedy(t.udid), "%s offers no instruments service: no developer disk image is mounted", t.udid)
+		return nil, problem(DeveloperImageMissing, nil, imageRemedy(t.facts.UDID), "%s lists no instruments service: its developer disk image is missing or outdated", t.facts.UDID)
 	}
 	if port == 0 {
-		return nil, problem(ServiceRefused, nil, "", "%s does not offer %s", t.udid, service)
+		return nil, problem(ServiceRefused, nil, "", "%s does not offer %s", t.facts.UDID, service)
 	}
 	conn, err := t.agent.dial(ctx, tunnel, port)
 	if err != nil || !shim {
@@ -52,7 +63,7 @@ func (t *rsdTransport) connect(ctx context.Context, service string) (net.Conn, e
 	release := bound(ctx, conn)
 	if err := guarded(func() error { return ios.RsdCheckin(conn) }); err != nil {
 		conn.Close()
-		return nil, silence(ctx, fmt.Errorf("check-in at %s: %w", service, err), service+" of "+t.udid)
+		return nil, silence(ctx, fmt.Errorf("check-in at %s: %w", service, err), service+" of "+t.facts.UDID)
 	}
 	release()
 	return conn, nil
@@ -86,7 +97,7 @@ func rsdError(ctx context.Context, t Tunnel, err error) error {
 		return err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-		return problem(ConnectionLost, err, "", "%s ends the connection to its service discovery", t.UDID)
+		return problem(ConnectionLost, err, replugRemedy, "%s ends the connection to its service discovery", t.UDID)
 	}
 	return problem(BadAnswer, err, "", "%s answers service discovery with something else", t.UDID)
 }
@@ -120,7 +131,7 @@ func (p *Phone) CheckTunnel(ctx context.Context) (found string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
 	defer cancel()
-	tunnel, err := via.agent.Find(ctx, p.UDID)
+	tunnel, err := via.tunnel(ctx)
 	if err != nil {
 		return "", err
 	}

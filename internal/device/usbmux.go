@@ -62,14 +62,17 @@ func guarded(exchange func() error) (err error) {
 	return exchange()
 }
 
-// silence turns a timeout into NoAnswer, and leaves every other error alone. go-ios does not wrap what it reports, so that an error is also
-// taken for a timeout where the time is up.
-func silence(ctx context.Context, err error, who string) error {
+// silent reports whether err is a timeout. go-ios does not wrap what it reports, so that an error also counts as one where the time is up.
+func silent(ctx context.Context, err error) bool {
 	deadline, bounded := ctx.Deadline()
-	timeUp := ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 	var ne net.Error
-	if err != nil && CodeOf(err) == "" && (timeUp || errors.As(err, &ne) && ne.Timeout()) {
-		return problem(NoAnswer, err, "unplug the phone and plug it in again", "%s does not answer", who)
+	return ctx.Err() != nil || bounded && !time.Now().Before(deadline) || errors.As(err, &ne) && ne.Timeout()
+}
+
+// silence turns a timeout into NoAnswer, and leaves every other error alone.
+func silence(ctx context.Context, err error, who string) error {
+	if err != nil && CodeOf(err) == "" && silent(ctx, err) {
+		return problem(NoAnswer, err, replugRemedy, "%s does not answer", who)
 	}
 	return err
 }
@@ -128,6 +131,8 @@ func Find(ctx context.Context, udid string) (Entry, error) {
 		return found[0], nil
 	case len(found) > 1:
 		return Entry{}, problem(NotAttached, nil, "name one with --udid", "%d devices are attached: %s", len(found), strings.Join(names, ", "))
+	case len(names) == 0 && appleOnBus(os.DirFS("/")) > 0:
+		return Entry{}, problem(NotAttached, nil, usbRightsRemedy, "an Apple device is on the USB bus, but usbmuxd does not list it")
 	case len(names) == 0:
 		return Entry{}, problem(NotAttached, nil, "plug the phone in by cable and unlock it", "no device is attached")
 	}
