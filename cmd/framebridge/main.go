@@ -95,7 +95,7 @@ precondition is missing; 4 sealed but partial; 5 anything else.`,
 		},
 	}
 	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log what happens on the wire to stderr")
-	root.AddCommand(newDemo(), newDevices(), newDoctor(), newCapture(), newTunnel(), newDecode(), newReplay(), newVerify(), newImport(), newSummary(), newExport(), newRecover(), newLedger(), newVerifyProof())
+	root.AddCommand(newDemo(), newDevices(), newDoctor(), newCapture(), newTunnel(), newDecode(), newReplay(), newVerify(), newImport(), newSummary(), newExport(), newReport(), newRecover(), newLedger(), newVerifyProof())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fail(exitUsage, "%w (see --help)", err) })
 	return root
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/framebridge/framebridge/internal/report"
+)
+
+func newReport() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "report DIR",
+		Short: "Write a session's report: one HTML file, for screen and paper, without a network",
+		Long: `Writes one HTML file that needs nothing else: frame times over time with the P95 and gaps, their distribution, hitches, refresh
+rates and segments, frames by process, what was checked and what was not, identities and hashes. Its figures are those of
+framebridge summary. While writing, it compares the files with the manifest and computes every publication again.
+
+A chart's column shows the shortest and the longest of its time, so that no spike is hidden. Exit code 1: the report is
+written, and tells that a check failed.`,
+		Example: "  framebridge demo -o run1 && framebridge report run1 && xdg-open run1.html",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if info, err := os.Stat(args[0]); err != nil {
+				return fail(exitUsage, "%w", err)
+			} else if !info.IsDir() {
+				return fail(exitUsage, "%s: expected a session's directory, found a file", args[0])
+			}
+			path, err := placeBeside(output, args[0], ".html")
+			if err != nil {
+				return err
+			}
+			r, err := report.Of(cmd.Context(), args[0], tool)
+			if errors.Is(err, context.Canceled) {
+				return fail(exitFailed, "interrupted: no report was written")
+			}
+			if err != nil {
+				return fail(exitUsage, "%s: %w", args[0], err)
+			}
+			if err := writeReport(r, path); errors.Is(err, os.ErrExist) {
+				return fail(exitUsage, "%w; give another name with -o", err)
+			} else if err != nil {
+				return fail(exitFailed, "%w", err)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), path)
+			if !r.Passed() {
+				return fail(exitMismatch, "%s is written, and tells that a check failed: this session is not as it was recorded", path)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "the file, which must not exist (default: in the working directory, called after the session)")
+	return cmd
+}
+
+// writeReport makes the file, or leaves none.
+func writeReport(r *report.Report, path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	err = errors.Join(r.WriteHTML(w), w.Flush(), f.Close())
+	if err != nil {
+		os.Remove(path)
+	}
+	return err
+}
