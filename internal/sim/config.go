@@ -34,6 +34,7 @@ type DeviceConfig struct {
 	Paired bool       // with this host
 	Tunnel TunnelKind // that the lab's agent keeps; "" before iOS 17
 	State  State
+	Lab27  bool // carries the reference app
 	Apps   []App
 	Scene  scene.Spec
 	Faults []Fault // the script
@@ -83,6 +84,7 @@ type yamlDevice struct {
 	DeveloperMode  *bool       `yaml:"developerMode"`
 	DeveloperImage *bool       `yaml:"developerImage"`
 	Locked         bool        `yaml:"locked"`
+	Lab27          bool        `yaml:"lab27"`
 	Apps           []App       `yaml:"apps"`
 	Scene          *scene.Spec `yaml:"scene"`
 	Faults         []Fault     `yaml:"faults"`
@@ -237,6 +239,9 @@ func (y yamlDevice) config() (d DeviceConfig, key []any, err error) {
 	if !slices.ContainsFunc(d.Apps, func(a App) bool { return a.Bundle == own.Bundle }) {
 		d.Apps = append(d.Apps, own)
 	}
+	if d.Lab27 = y.Lab27; y.Lab27 && !HasLab27 {
+		return d, []any{"lab27"}, errNoLab27
+	}
 	if len(y.Faults) > maxFaults {
 		return d, []any{"faults"}, fmt.Errorf("%d faults: write at most %d", len(y.Faults), maxFaults)
 	}
@@ -273,6 +278,7 @@ devices:        # 1 to 64
     developerMode: true
     developerImage: true    # mounted
     locked: false
+    lab27: false            # true: carries the reference app, com.framebridge.lab27, for framebridge lab27
     apps:                   # installed, besides the scene's own
       - {bundle: com.example.camera, name: Camera}
     scene:                  # what happens on the phone, see below; default: an app at 60 Hz for ever

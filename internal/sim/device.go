@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type Device struct {
 	lab   *Lab
 	os    scene.OS
 	phone *scene.Device
+	lab27 referenceApp // nil where the phone carries none
 
 	living sync.Mutex // serialises live, so that changes are reacted to once and in order
 	seen   int64      // the last change of phone that was reacted to
@@ -52,6 +54,9 @@ type Device struct {
 const never = time.Duration(1<<63 - 1)
 
 func newDevice(l *Lab, c DeviceConfig) (*Device, error) {
+	if c.Lab27 {
+		c.Apps = append(slices.Clone(c.Apps), App{Lab27Bundle, "Lab27"})
+	}
 	d := &Device{DeviceConfig: c, lab: l, state: c.State, plugged: true, attached: true, returning: never,
 		links: map[*link]struct{}{}, ports: map[uint16]startedService{}, tunnels: map[*tunnel]struct{}{}, hosts: map[string]*pairing{},
 		taps: map[*runningTap]struct{}{}, transfers: map[uint64]transfer{}, changed: make(chan struct{})}

@@ -9,7 +9,8 @@
 //	coredevice_proxy.go       the tunnel that a host makes for itself: IP packets over a lockdown service
 //	rsd.go, remotexpc.go      what services there are behind a tunnel, and on which ports
 //	services.go               which services there are, and how a connection gets to one
-//	image_mounter.go, installation_proxy.go, afc.go, file_service.go; files.go has the apps' files
+//	image_mounter.go, installation_proxy.go, notification_proxy.go, afc.go, file_service.go; files.go has the apps' files
+//	lab27*.go                 the reference app, whose own C core draws on a phone's panel (with a C compiler only)
 //	instruments.go            DTX, with one channel service in each dt_*.go; the tap's payloads are package tapenc's
 //	faults.go, control.go     what goes wrong on command
 //
@@ -91,6 +92,9 @@ func newLab(c Config, ids *identities, log zerolog.Logger) (*Lab, error) {
 		}
 		l.numberLocked(d)
 		l.devices = append(l.devices, d)
+	}
+	if err := l.carryLab27(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(l.files))
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	for _, d := range l.devices {
@@ -246,6 +250,7 @@ func (l *Lab) Close() error {
 	}
 	l.mu.Unlock()
 	l.work.Wait()
+	l.closeLab27()
 	return errors.Join(append(errs, os.RemoveAll(l.files))...)
 }
 

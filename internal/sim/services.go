@@ -25,6 +25,7 @@ var lockdownServices = []service{
 	{coreDeviceProxyName, false, serveCoreDeviceProxy},
 	{afcName, false, serveAFC},
 	{houseArrestName, false, serveHouseArrest},
+	{notificationProxyName, false, serveNotificationProxy},
 }
 
 // opener talks over a connection that was made to one of a device's ports.

@@ -103,7 +103,7 @@ const (
 var listed = []string{
 	"com.apple.afc.shim.remote", "com.apple.coredevice.fileservice.control", "com.apple.coredevice.fileservice.data", "com.apple.instruments.dtservicehub",
 	"com.apple.mobile.house_arrest.shim.remote", "com.apple.mobile.installation_proxy.shim.remote", "com.apple.mobile.lockdown.remote.trusted",
-	"com.apple.mobile.mobile_image_mounter.shim.remote",
+	"com.apple.mobile.mobile_image_mounter.shim.remote", "com.apple.mobile.notification_proxy.shim.remote",
 }
 
 func names(d ios.DeviceEntry) []string { return slices.Sorted(maps.Keys(d.Rsd.GetServices())) }

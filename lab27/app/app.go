@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"strings"
 )
 
 //go:embed core/lab27*.c core/lab27*.h ios/main.m ios/Info.plist ios/project.yml ios/source-digest
@@ -27,4 +28,16 @@ func SourceDigest() string {
 		panic(err) // embedded files can always be read
 	}
 	return fmt.Sprintf("%x", digest.Sum(nil))
+}
+
+// Version is what a request's appVersion must be for such an app: CFBundleShortVersionString of its Info.plist.
+func Version() string {
+	plist, err := sources.ReadFile("ios/Info.plist")
+	if err != nil {
+		panic(err) // as above
+	}
+	_, rest, _ := strings.Cut(string(plist), "<key>CFBundleShortVersionString</key>")
+	_, rest, _ = strings.Cut(rest, "<string>")
+	version, _, _ := strings.Cut(rest, "</string>")
+	return version
 }

@@ -17,3 +17,9 @@ func TestBuildScriptAndHostAgreeOnTheSourceDigest(t *testing.T) {
 		t.Errorf("the script says %s, the host %s", out, want)
 	}
 }
+
+func TestVersionIsTheAppsOwn(t *testing.T) {
+	if v := app.Version(); v != "1.0" { // as it stands in Info.plist
+		t.Errorf("%q", v)
+	}
+}

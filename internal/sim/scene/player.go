@@ -20,6 +20,7 @@ type Player interface {
 type Beat struct {
 	N                    int64 // of the refresh, or of the last one before
 	Absolute, Continuous int64 // mach ticks
+	Period               int64 // ticks from one refresh to the next
 	At                   time.Duration
 }
 
@@ -77,7 +78,7 @@ func (d *Device) With(at time.Duration, f func(now Beat)) {
 }
 
 func (d *Device) beat(tick int64) Beat {
-	return Beat{N: tick / d.player.period, Absolute: d.absolute(tick), Continuous: d.mach(tick), At: d.duration(tick)}
+	return Beat{N: tick / d.player.period, Absolute: d.absolute(tick), Continuous: d.mach(tick), Period: d.player.period, At: d.duration(tick)}
 }
 
 // beginPlayer begins a life of the player's process, if q is that.
