@@ -61,7 +61,7 @@ func (a App) info(options map[string]any) map[string]any {
 	all := map[string]any{
 		"CFBundleIdentifier": a.Bundle, "CFBundleName": a.Name, "CFBundleDisplayName": a.Name, "CFBundleExecutable": a.Name,
 		"CFBundleVersion": "1", "CFBundleShortVersionString": "1.0", "ApplicationType": "User", "Path": a.path(), "MinimumOSVersion": "15.0",
-		"Entitlements": map[string]any{"get-task-allow": true}, "UIFileSharingEnabled": false,
+		"Entitlements": map[string]any{"get-task-allow": true}, "UIFileSharingEnabled": true,
 	}
 	wanted, some := options["ReturnAttributes"].([]any)
 	if !some {
