@@ -26,13 +26,7 @@ func TestDoctorNamesEachTroubleAndItsRemedyWithinTenSeconds(t *testing.T) {
 		return []string{"GO_IOS_AGENT_HOST=" + host, "GO_IOS_AGENT_PORT=" + strconv.Itoa(port)}
 	}
 	nobody := func(t *testing.T, _ *sim.Lab) []string { // no tunnel agent
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ln.Close()
-		_, port, _ := net.SplitHostPort(ln.Addr().String())
-		return []string{"GO_IOS_AGENT_PORT=" + port}
+		return []string{"GO_IOS_AGENT_PORT=" + freePort(t)}
 	}
 	noUsbmuxd := func(*testing.T, *sim.Lab) []string {
 		return []string{"USBMUXD_SOCKET_ADDRESS=UNIX:///nonexistent/usbmuxd"}
@@ -107,6 +101,17 @@ func TestDoctorNamesEachTroubleAndItsRemedyWithinTenSeconds(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// freePort is a port that nobody listens on.
+func freePort(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	return port
 }
 
 // withoutChance leaves out what differs from run to run.
