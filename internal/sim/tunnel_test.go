@@ -596,3 +596,39 @@ func TestGoIOSMakesATunnelByCoreDeviceProxyWithoutRoot(t *testing.T) {
 		t.Errorf("%d tunnels", n)
 	}
 }
+
+func TestRestartsAndKilledTunnelsLeaveNothingBehind(t *testing.T) {
+	l, a := startTunnels(t, DefaultDevice(udid26, "26.0"), withTunnel(udid18, "18.5", TunnelKernel))
+	held := func() (n [4]int) {
+		l.mu.Lock()
+		n[0], n[1] = len(l.open), len(l.clients)
+		l.mu.Unlock()
+		for _, st := range l.Status() {
+			n[2] += st.Tunnels
+			n[3] += st.Connections
+		}
+		return n
+	}
+	before := held()
+	for range 10 {
+		for _, udid := range []string{udid26, udid18} {
+			ch := startTap(t, dialHub(t, mustDiscover(t, waitTunnel(t, a, udid))))
+			receive(t, ch)
+			apply(t, l, udid, Fault{Kind: "tunnel-restart"})
+			ended(t, ch)
+		}
+	}
+	for range 3 {
+		info, kill := startChildTunnel(t, udid26)
+		ch := startTap(t, dialHub(t, mustDiscover(t, info)))
+		receive(t, ch)
+		kill()
+		ended(t, ch)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	for deadline := time.Now().Add(10 * time.Second); held() != before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("sockets, clients, tunnels and connections: %v, they were %v", held(), before)
+		}
+	}
+}
