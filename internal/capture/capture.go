@@ -47,6 +47,12 @@ type Options struct {
 	// TunnelWorker makes the command of a tunnel worker, for a recording that finds no agent; nil: it does without.
 	TunnelWorker func(ctx context.Context, udid string) *exec.Cmd
 
+	// Around, where there is one, goes on beside the recording from when the tap runs, and ends it by returning: neither Duration nor the
+	// end of ctx does then, but ctx ends for Around too. An error of it makes the session partial.
+	Around func(ctx context.Context, on Started) error
+	// BeforeSeal is called when everything recorded is on disk. What it puts into the session's directory is sealed with the rest.
+	BeforeSeal func() error
+
 	Tool ledger.Tool
 	// Progress is called from the recording goroutine with every publication.
 	Progress func(Progress)
@@ -62,6 +68,12 @@ type Progress struct {
 	Source    string // connected, disconnected, reconnecting
 	Cause     string
 	Binding   adapter.Binding
+}
+
+// Started is what Around goes on beside.
+type Started struct {
+	Phone *device.Phone
+	PID   int64 // of the app, in the life that the session begins with
 }
 
 // Result is what a recording left.
@@ -83,8 +95,8 @@ const tickEvery = 50 * time.Millisecond
 // stack is full, which may take minutes.
 const brokenLimit = time.Second
 
-// Run records until the duration has passed or ctx ends, and seals the session: complete in the first case, partial in the second.
-// Errors before the session exists are returned as they are; from then on the phone's troubles become lines of the session, and only the
+// Run records until the duration has passed, Around returns or ctx ends, and seals the session: as partial where ctx ended or something
+// failed. Errors before the session exists are returned as they are; from then on the phone's troubles become lines of the session, and only the
 // disk's end the recording.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	log := zerolog.Ctx(ctx)
@@ -122,27 +134,53 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	})
 
-	runCtx, cancel := context.WithCancel(ctx)
-	var source sync.WaitGroup
-	source.Go(func() { src.run(runCtx, conn) })
+	life := ctx
+	if o.Around != nil {
+		life, o.Duration = context.WithoutCancel(ctx), 0
+	}
+	recording, end := context.WithCancel(life)
+	alongside, giveUp := context.WithCancel(ctx)
+	var source, around sync.WaitGroup
+	var aroundErr error
+	if o.Around != nil {
+		around.Go(func() {
+			defer end()
+			aroundErr = o.Around(alongside, Started{Phone: conn.phone, PID: conn.pid})
+		})
+	}
+	source.Go(func() { src.run(recording, conn) })
 
-	interrupted := record(ctx, o, src, rec, session, syncs, startNs)
+	interrupted := record(recording, o, src, rec, session, syncs, startNs)
 
-	cancel()
+	giveUp()
+	around.Wait()
+	end()
 	source.Wait()
+	if o.Around != nil {
+		interrupted = ctx.Err() != nil
+	}
 	close(syncs)
 	disk.Wait()
 
+	err = rec.Err()
+	if o.BeforeSeal != nil && err == nil {
+		if err = session.Sync(); err == nil {
+			aroundErr = errors.Join(aroundErr, o.BeforeSeal())
+		}
+	}
 	state, reason := ledger.StateComplete, ""
-	if interrupted {
-		state, reason = ledger.StatePartial, "interrupted"
-	}
-	if err := rec.Err(); err != nil {
+	switch {
+	case err != nil:
 		state, reason = ledger.StatePartial, "recording failed: "+err.Error()
+	case interrupted:
+		state, reason = ledger.StatePartial, "interrupted"
+	case aroundErr != nil:
+		state, reason = ledger.StatePartial, aroundErr.Error()
 	}
-	manifest, err := session.Seal(rec.EndNs(hostclock.NowNs()), state, reason, rec.Extra(), o.Compress)
+	err = errors.Join(err, aroundErr)
+	manifest, sealErr := session.Seal(rec.EndNs(hostclock.NowNs()), state, reason, rec.Extra(), o.Compress)
 	result := &Result{Dir: o.Dir, Device: conn.phone.Facts, Manifest: manifest, Interrupted: interrupted, Totals: *rec.Totals()}
-	return result, errors.Join(rec.Err(), err)
+	return result, errors.Join(err, sealErr)
 }
 
 // record is the recording goroutine: it takes what the source hands over and publishes by its own clock, until the time is up, ctx ends

@@ -53,7 +53,8 @@ type Recorder struct {
 	anyDisplay bool
 	firstFrame bool // a frame has come since the connection was made
 
-	brokenSinceNs int64 // when the row stream broke; 0 while it is whole
+	names         map[int64]string // of processes, by pid
+	brokenSinceNs int64            // when the row stream broke; 0 while it is whole
 	totals        Totals
 	receipt       p95.Receipt
 }
@@ -109,6 +110,9 @@ func (r *Recorder) control(nowNs int64) int64 {
 	r.lastNs = max(nowNs, r.lastNs)
 	return r.lastNs
 }
+
+// NameProcesses gives the names of processes by pid, for contributors that come without. The map must not be changed afterwards.
+func (r *Recorder) NameProcesses(names map[int64]string) { r.names = names }
 
 // Bind writes a target.bind, unless the same is bound.
 func (r *Recorder) Bind(nowNs int64, b adapter.Binding) {
@@ -226,7 +230,14 @@ func (h *rows) Record(rec *adapter.Record) {
 	}
 }
 
-func (h *rows) Contributors(c *adapter.Contributors) { (*Recorder)(h).line(h.stampNs, c) }
+func (h *rows) Contributors(c *adapter.Contributors) {
+	for i := range c.Processes {
+		if p := &c.Processes[i]; p.Name == "" {
+			p.Name = h.names[p.PID]
+		}
+	}
+	(*Recorder)(h).line(h.stampNs, c)
+}
 
 func (h *rows) Gap(g tap.Gap) {
 	r := (*Recorder)(h)

@@ -60,9 +60,23 @@ type connection struct {
 	tap     *device.Tap
 	bridge  p95.ClockBridge
 
-	pid     int64 // of the app; 0 where it does not run
+	names   map[int64]string // of processes, by pid
+	pid     int64            // of the app; 0 where it does not run
 	inFront bool
 	by      string // who says inFront; "" where nobody can
+}
+
+// listProcesses asks what runs, and keeps the names: FrameUpdate tells contributors by pid alone.
+func (c *connection) listProcesses(ctx context.Context) ([]device.Process, error) {
+	list, err := c.info.Processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.names = make(map[int64]string, len(list))
+	for _, p := range list {
+		c.names[p.PID] = p.Name
+	}
+	return list, nil
 }
 
 func (c *connection) close() {
@@ -135,22 +149,18 @@ func (s *source) findApp(ctx context.Context, c *connection, first bool) (err er
 			return err
 		}
 	}
-	if c.pid == 0 {
-		if s.o.NoLaunch && first {
-			return &device.Problem{Code: device.AppMissing, What: s.o.BundleID + " does not run", Remedy: "start it on the phone, or leave out --no-launch"}
-		}
-		if s.o.NoLaunch {
-			return nil
-		}
+	if c.pid == 0 && s.o.NoLaunch && first {
+		return &device.Problem{Code: device.AppMissing, What: s.o.BundleID + " does not run", Remedy: "start it on the phone, or leave out --no-launch"}
+	}
+	if c.pid == 0 && !s.o.NoLaunch {
 		if err := c.launch(ctx, s.o); err != nil && first {
 			return err
 		} else if err != nil {
 			s.log.Warn().Err(err).Msg("the app cannot be started yet")
 		}
-		return nil
 	}
-	list, err := c.info.Processes(ctx)
-	if err != nil {
+	list, err := c.listProcesses(ctx)
+	if err != nil || c.pid == 0 || c.by != "" {
 		return err
 	}
 	i := slices.IndexFunc(list, func(p device.Process) bool { return p.PID == c.pid })
@@ -291,6 +301,7 @@ func (s *source) announce(r *Recorder, c *connection) {
 	if c.pid != 0 {
 		b = s.lineage.app(s.o.BundleID, c.pid)
 	}
+	r.NameProcesses(c.names)
 	r.Bind(nowNs, b)
 	r.Bridge(c.bridge)
 	if c.pid == 0 {
@@ -444,7 +455,14 @@ func (s *source) watchApp(ctx context.Context, c *connection) error {
 				n.BundleID = s.o.BundleID
 			}
 		}
+		if n.BundleID == s.o.BundleID && !n.Ended && c.names[n.PID] == "" {
+			if _, err := c.listProcesses(ctx); err != nil {
+				return err
+			}
+		}
+		names := c.names
 		s.do(ctx, func(r *Recorder) {
+			r.NameProcesses(names)
 			known := s.lineage.binding.Target.PID == n.PID
 			switch {
 			case !known && (n.BundleID != s.o.BundleID || n.Ended):
