@@ -35,17 +35,9 @@ written, and tells that a check failed.`,
 			if err != nil {
 				return err
 			}
-			r, err := report.Of(cmd.Context(), args[0], tool)
-			if errors.Is(err, context.Canceled) {
-				return fail(exitFailed, "interrupted: no report was written")
-			}
+			r, err := writeReport(cmd.Context(), args[0], path)
 			if err != nil {
-				return fail(exitUsage, "%s: %w", args[0], err)
-			}
-			if err := writeReport(r, path); errors.Is(err, os.ErrExist) {
-				return fail(exitUsage, "%w; give another name with -o", err)
-			} else if err != nil {
-				return fail(exitFailed, "%w", err)
+				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), path)
 			if !r.Passed() {
@@ -59,15 +51,32 @@ written, and tells that a check failed.`,
 }
 
 // writeReport makes the file, or leaves none.
-func writeReport(r *report.Report, path string) error {
+func writeReport(ctx context.Context, dir, path string) (*report.Report, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
+	if errors.Is(err, os.ErrExist) {
+		return nil, fail(exitUsage, "%w; give another name with -o", err)
 	}
-	w := bufio.NewWriterSize(f, 1<<20)
-	err = errors.Join(r.WriteHTML(w), w.Flush(), f.Close())
+	if err != nil {
+		return nil, fail(exitUsage, "%w", err)
+	}
+	r, err := report.Of(ctx, dir, tool)
+	switch {
+	case errors.Is(err, context.Canceled):
+		err = fail(exitFailed, "interrupted: no report was written")
+	case err != nil:
+		err = fail(exitUsage, "%s: %w", dir, err)
+	default:
+		w := bufio.NewWriter(f)
+		if err = errors.Join(r.WriteHTML(w), w.Flush()); err != nil {
+			err = fail(exitFailed, "%w", err)
+		}
+	}
+	if closeErr := f.Close(); err == nil && closeErr != nil {
+		err = fail(exitFailed, "%w", closeErr)
+	}
 	if err != nil {
 		os.Remove(path)
+		return nil, err
 	}
-	return err
+	return r, nil
 }

@@ -380,7 +380,8 @@ func distribution(s *summary.Display, id string) template.HTML {
 	)
 	toMs := func(ns int64) float64 { return float64(ns) / 1e6 }
 	middle := toMs(*s.P50Ns)
-	across := scale{low: min(toMs(*s.MinNs)/1.02, middle*0.9), high: max(toMs(*s.MaxNs)*1.02, middle*1.1)}
+	across := scale{low: min(toMs(*s.MinNs)/1.02, middle*0.9)}
+	across.high = max(toMs(*s.MaxNs)*1.02, middle*1.1, across.low+1e-6)
 	across.logarithmic = across.low > 0 && across.high > 4*across.low
 	var counts [bins]int64
 	highest := int64(0)
