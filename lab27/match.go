@@ -40,6 +40,8 @@ type MatchInput struct {
 	PrimaryDisplayID int64
 	Timebase         adapter.Timebase  // the session's
 	Bridges          []p95.ClockBridge // the session's
+	// Gaps are where the session may have lost frames: how many of Frames came before each.
+	Gaps []int
 }
 
 // ItemKind is what became of a frame or a presentation, in the contract's words.
@@ -89,7 +91,8 @@ type Counts struct {
 	EdgeCutFrames      int `json:"edgeCutFrames"`    // pairs with the frame inside and the presentation outside
 	EdgeCutPresented   int `json:"edgeCutPresented"` // and the other way round
 	NotPresented       int `json:"notPresented"`
-	OutOfOrder         int `json:"outOfOrder"` // times that do not rise, on either side
+	OutOfOrder         int `json:"outOfOrder"`  // times that do not rise, on either side
+	SessionGaps        int `json:"sessionGaps"` // where the session may have lost frames
 
 	EdgePairs        int `json:"edgePairs"` // outside
 	EdgeFrames       int `json:"edgeFrames"`

@@ -30,6 +30,13 @@ func (m *Match) WriteLines(w io.Writer) error {
 	for i := range m.Items {
 		out.Write(m.appendItem(b[:0], &m.Items[i]))
 	}
+	for _, before := range m.gaps {
+		b = append(b[:0], `{"kind":"session-gap"`...)
+		if before > 0 {
+			b = member64(b, "afterRawSequence", m.in.Frames[before-1].RawSequence)
+		}
+		out.Write(append(b, '}', '\n'))
+	}
 	for i := range m.Cuts {
 		c := &m.Cuts[i]
 		b = append(b[:0], `{"kind":"cut"`...)

@@ -102,6 +102,7 @@ type Match struct {
 	in        *MatchInput
 	frames    side
 	presented side
+	gaps      []int // of the input's, those inside
 }
 
 // Qualify matches a bundle against a session's frames. Nothing is adjusted, dropped or searched for: a difference stays one.
@@ -126,6 +127,7 @@ func Qualify(in MatchInput) (*Match, error) {
 		work.findNotPresented(v.Clock.OffsetNs)
 		v.Window, v.Counts = work.window, work.counts
 		m.Items, m.frames, m.presented = work.items, work.frames, work.presented
+		m.findGaps()
 		m.compareCuts()
 		m.measureDifferences()
 	}
@@ -177,6 +179,7 @@ func (m *Match) judge(hasClock bool) {
 	reason(SurfaceMismatch.String(), c.SurfaceMismatch)
 	reason(OutOfOrder.String(), c.OutOfOrder)
 	reason("unplaced-frame", c.Unplaced)
+	reason("session-gap", c.SessionGaps)
 	reason("cut-differs", v.CutsFailed)
 	v.Qualified = len(v.Reasons) == 0
 	v.Verdict = "unqualified"
@@ -186,6 +189,23 @@ func (m *Match) judge(hasClock bool) {
 	if v.Reasons == nil {
 		v.Reasons = []Reason{}
 	}
+}
+
+// findGaps looks for gaps of the session between frames of the window, or right before the first or behind the last of them: what was lost
+// there would have had to be accounted for.
+func (m *Match) findGaps() {
+	first, last := len(m.in.Frames), -1
+	for i, ns := range m.frames.ns {
+		if m.Verdict.Window.holds(ns) {
+			first, last = min(first, m.frames.index[i]), max(last, m.frames.index[i])
+		}
+	}
+	for _, before := range m.in.Gaps {
+		if before >= first && before <= last+1 {
+			m.gaps = append(m.gaps, before)
+		}
+	}
+	m.Verdict.Counts.SessionGaps = len(m.gaps)
 }
 
 func (m *Match) measureDifferences() {

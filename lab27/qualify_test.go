@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,6 +197,27 @@ func TestSecondDisplaysFramesAreCountedAndChangeNothing(t *testing.T) {
 	undisturbed.Counts.OtherDisplay = 300
 	if v.Counts != undisturbed.Counts || !v.Qualified || v.WorstP95DifferenceNs != undisturbed.WorstP95DifferenceNs {
 		t.Errorf("%s %+v", v.Verdict, v.Counts)
+	}
+}
+
+// Frame 0 is the screen before the app drew, frame i that of submission i. The first presentation inside the window is the third: 30 Hz.
+func TestAGapOfTheSessionInsideTheWindowIsNeverQualified(t *testing.T) {
+	f := newFixture(t, lab27.PurposeStudy, 100)
+	inside := f.qualify(t).Verdict.Counts.FramesInside
+	first := 3
+	last := first + inside - 1
+	for gap, want := range map[int]int{0: 0, first - 1: 0, first: 1, 100: 1, last: 1, last + 1: 1, last + 2: 0, len(f.frames): 0} {
+		m, err := lab27.Qualify(lab27.MatchInput{Report: f.report(), Frames: f.frames, PrimaryDisplayID: 1, Timebase: timebase, Gaps: []int{gap}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := m.Verdict; v.Counts.SessionGaps != want || v.Qualified != (want == 0) || want == 1 && v.Reasons[0] != (lab27.Reason{Reason: "session-gap", Count: 1}) {
+			t.Errorf("after %d frames: %d gaps, reasons %v", gap, v.Counts.SessionGaps, v.Reasons)
+		}
+		located := fmt.Sprintf(`{"kind":"session-gap","afterRawSequence":%d}`, gap)
+		if n := strings.Count(lines(t, m), located); n != want {
+			t.Errorf("after %d frames: %d lines %s", gap, n, located)
+		}
 	}
 }
 
