@@ -47,3 +47,16 @@ func lostOr(ctx context.Context, err error, who string) error {
 func appMissing(udid, bundleID string, err error) error {
 	return problem(AppMissing, err, "install it, signed for this phone; its Info.plist must share its files", "%s does not give the documents of %s", udid, bundleID)
 }
+
+// Again finds the phone anew, after it was away: usbmuxd then knows it by another number.
+func (p *Phone) Again(ctx context.Context) (*Phone, error) {
+	entry, err := Find(ctx, p.UDID)
+	if err != nil {
+		return nil, err
+	}
+	var agent Agent
+	if via, ok := p.developer.(*rsdTransport); ok {
+		agent = via.agent
+	}
+	return Open(ctx, entry, agent)
+}

@@ -1,0 +1,151 @@
+package lab27host
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/lab27"
+	"github.com/framebridge/framebridge/ledger"
+	"github.com/framebridge/framebridge/p95"
+)
+
+// Names of what stands in a session.
+const (
+	BundleDir      = "lab27" // the bundle, and beside its files
+	MatchLinesFile = "match.jsonl"
+	MatchFile      = "match.json"
+)
+
+// FindBundle is the directory of a bundle: path itself, or the one in the session at path.
+func FindBundle(path string) (string, error) {
+	for _, dir := range []string{filepath.Join(path, BundleDir), path} {
+		for _, name := range lab27.BundleFiles {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return dir, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s: neither a bundle of Lab27 nor a session with one", path)
+}
+
+// life is what a session recorded in one source epoch.
+type life struct {
+	epoch    int64
+	display  int64
+	timebase adapter.Timebase
+	frames   []lab27.Frame
+	bridges  []p95.ClockBridge
+	gaps     []int
+}
+
+// input makes a match's input of it.
+func (l *life) input(r *lab27.Report) lab27.MatchInput {
+	return lab27.MatchInput{Report: r, Frames: l.frames, PrimaryDisplayID: l.display, Timebase: l.timebase, Bridges: l.bridges, Gaps: l.gaps}
+}
+
+// Input reads from a session what a match compares with a bundle. All of it is of the one source epoch in which the run ran: a phone's clocks
+// begin anew with the next. A session in which that cannot be told is an error.
+func Input(session string, r *lab27.Report) (in lab27.MatchInput, err error) {
+	lives, err := readLives(session)
+	if err != nil {
+		return in, err
+	}
+	if len(lives) == 0 {
+		return in, fmt.Errorf("%s: nothing was connected while it was recorded", session)
+	}
+	if len(lives) == 1 {
+		return lives[0].input(r), nil
+	}
+	var found []*life
+	for _, l := range lives {
+		if r.Summary != nil && l.has(r.Summary.Before.ContinuousMach, r.Summary.After.ContinuousMach) {
+			found = append(found, l)
+		}
+	}
+	if len(found) != 1 {
+		return in, fmt.Errorf("%s: %d source epochs were recorded, and %d of them have frames at the time of the run; a match takes one", session, len(lives), len(found))
+	}
+	return found[0].input(r), nil
+}
+
+// has reports whether frames of it ended between two mach continuous times.
+func (l *life) has(fromMach, toMach int64) bool {
+	for i := range l.frames {
+		if end := l.frames[i].EndMach; end >= fromMach && end <= toMach {
+			return true
+		}
+	}
+	return false
+}
+
+// readLives reads a session's log. A line that cannot be read is a gap, as it is for the window.
+func readLives(session string) ([]*life, error) {
+	log, err := ledger.OpenLog(session)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	var lives []*life
+	now := &life{} // before the first binding
+	kept := 0
+	for {
+		var e ledger.Event
+		err := log.Next(&e)
+		var bad *ledger.LineError
+		switch {
+		case errors.Is(err, io.EOF):
+			return lives, nil
+		case errors.As(err, &bad) && bad.Fault == ledger.FaultTorn:
+			return lives, nil // nothing was recorded after it
+		case errors.As(err, &bad):
+			now.gaps = append(now.gaps, len(now.frames))
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", session, err)
+		}
+		switch v := e.Value.(type) {
+		case *adapter.Binding:
+			if v.SourceEpoch != now.epoch {
+				now = &life{epoch: v.SourceEpoch}
+				lives = append(lives, now)
+			}
+			now.display, now.timebase = v.PrimaryDisplayID, v.Timebase
+		case *adapter.Record:
+			if kept++; kept > lab27.MaxFrames {
+				return nil, fmt.Errorf("%s: %w: more than %d frames; record less around a run", session, lab27.Bounds, lab27.MaxFrames)
+			}
+			now.frames = append(now.frames, lab27.FrameOf(v))
+		case *p95.ClockBridge:
+			now.bridges = append(now.bridges, *v)
+		case *ledger.SourceGap:
+			now.gaps = append(now.gaps, len(now.frames))
+		}
+	}
+}
+
+// Match matches a bundle with a session, and leaves match.jsonl and match.json in dir.
+func Match(session string, r *lab27.Report, dir string) (*lab27.Match, error) {
+	in, err := Input(session, r)
+	if err != nil {
+		return nil, err
+	}
+	m, err := lab27.Qualify(in)
+	if err != nil {
+		return nil, err
+	}
+	verdict, err := m.Verdict.JSON()
+	if err != nil {
+		return nil, err
+	}
+	if err := writeWhole(filepath.Join(dir, MatchLinesFile), m.WriteLines); err != nil {
+		return nil, err
+	}
+	return m, writeWhole(filepath.Join(dir, MatchFile), func(w io.Writer) error {
+		_, err := w.Write(verdict)
+		return err
+	})
+}
