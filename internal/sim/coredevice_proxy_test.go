@@ -160,6 +160,7 @@ func FuzzCoreDeviceProxy(f *testing.F) {
 		tun.address = b
 		ctx, cancel := context.WithCancel(t.Context())
 		tun.hangUp = cancel
+		d.update(func() { d.addTunnelLocked(tun) })
 		_ = tun.carry(ctx, byteConn{Reader: r}, mtu) // every end is a good one, as long as there is an end
 	})
 }
