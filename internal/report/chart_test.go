@@ -107,50 +107,49 @@ func TestNoColumnHidesItsLongestOrShortestFrame(t *testing.T) {
 	})
 }
 
-// publish collects publications at the given seconds of a minute.
-func publish(at map[int64]p95.Receipt) *collector {
+// publish collects publications of a minute, whose HostNs are in ms here.
+func publish(receipts ...p95.Receipt) *collector {
 	c := newCollector(&summary.Summary{FirstHostNs: 0, LastHostNs: 60e9})
-	for second := range int64(61) {
-		if r, ok := at[second]; ok {
-			r.HostNs = second * 1e9
-			c.event(&ledger.Event{HostNs: r.HostNs, Value: &r})
-		}
+	for _, r := range receipts {
+		r.HostNs *= 1e6
+		c.event(&ledger.Event{HostNs: r.HostNs, Value: &r})
 	}
 	return c
 }
 
 func TestTheLineOfTheP95IsBrokenWhereThereIsNone(t *testing.T) {
-	valid := func(ns int64) p95.Receipt { return p95.Receipt{Quality: p95.Valid, ValueNs: p95.Of(ns), Segment: 1} }
-	c := publish(map[int64]p95.Receipt{1: valid(10e6), 2: valid(20e6), 3: {Quality: p95.Warmup, Segment: 2}, 4: valid(30e6), 5: valid(40e6)})
+	valid := func(atMs, ns int64) p95.Receipt {
+		return p95.Receipt{HostNs: atMs, Quality: p95.Valid, ValueNs: p95.Of(ns)}
+	}
+	c := publish(valid(1000, 10e6), valid(2000, 20e6), p95.Receipt{HostNs: 3000, Quality: p95.Warmup}, valid(4000, 30e6), valid(5000, 40e6),
+		p95.Receipt{HostNs: 5500, Quality: p95.Warmup}, valid(6000, 10e6))
 	chart := newTimeChart(c, "id", "", "", 100)
 	chart.p95(scale{top: 0, height: 100, low: 0, high: 50})
 	drawing := string(chart.end())
 	_, path, _ := strings.Cut(drawing, `class="p95" d="`)
 	path, _, _ = strings.Cut(path, `"`)
-	// 60 columns of 15⅓ units from 64 on; 10 ms are a fifth of the height.
-	if want := "M87 80h0.01L102.33 60M133 40h0.01L148.33 20"; path != want {
+	// 60 columns of 15⅓ units from 64 on; 10 ms are a fifth of the height. What comes in the same column as the fifth is drawn as if it
+	// came before it.
+	if want := "M87 80h0.01L102.33 60M133 40h0.01M148.33 20h0.01M163.67 80h0.01"; path != want {
 		t.Errorf("path %q, want %q", path, want)
 	}
 }
 
 func TestSegmentsAreRunsOfPublications(t *testing.T) {
 	clear := func(reason p95.ClearReason) p95.Clear { return p95.Clear{Reason: reason, Known: true} }
-	c := publish(map[int64]p95.Receipt{
-		1: {Quality: p95.Valid, ValueNs: p95.Of(10e6), Segment: 1, LastClear: clear("bind")},
-		2: {Quality: p95.Valid, ValueNs: p95.Of(12e6), Segment: 1, LastClear: clear("bind")},
-		3: {Quality: p95.Warmup, Segment: 4, LastClear: clear("source-gap")},
-	})
+	c := publish(
+		p95.Receipt{HostNs: 1000, Quality: p95.Valid, ValueNs: p95.Of(10e6), Segment: 1, LastClear: clear("bind")},
+		p95.Receipt{HostNs: 2000, Quality: p95.Valid, ValueNs: p95.Of(12e6), Segment: 1, LastClear: clear("bind")},
+		p95.Receipt{HostNs: 3000, Quality: p95.Warmup, Segment: 4, LastClear: clear("source-gap")})
 	if len(c.segments) != 2 || c.segments[0].Publications != 2 || c.segments[0].ValueNs != (span{2, 10e6, 12e6}) || c.segments[0].AtNs != 1e9 ||
 		c.segments[1].Number != 4 || c.segments[1].Cause != "source-gap" || c.segments[1].ValueNs.n != 0 {
 		t.Errorf("%+v", c.segments)
 	}
-	many := map[int64]p95.Receipt{}
-	c = newCollector(&summary.Summary{LastHostNs: 60e9})
+	var many []p95.Receipt
 	for i := range int64(maxHappenings + 7) {
-		c.event(&ledger.Event{Value: &p95.Receipt{Segment: i, Quality: p95.Warmup}})
-		c.event(&ledger.Event{Value: &p95.Receipt{Segment: i, Quality: p95.Warmup}})
+		many = append(many, p95.Receipt{Segment: i, Quality: p95.Warmup}, p95.Receipt{Segment: i, Quality: p95.Warmup})
 	}
-	if len(many) != 0 || len(c.segments) != maxHappenings || c.moreSegments != 7 || c.segments[maxHappenings-1].Publications != 2 {
+	if c := publish(many...); len(c.segments) != maxHappenings || c.moreSegments != 7 || c.segments[maxHappenings-1].Publications != 2 {
 		t.Errorf("%d segments and %d more", len(c.segments), c.moreSegments)
 	}
 }

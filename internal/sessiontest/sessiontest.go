@@ -190,6 +190,11 @@ func (r *recorder) next() {
 		quality = r.unchained
 	}
 	rec := r.blank()
+	if quality == adapter.QualityValid && r.frame%211 == 7 { // the phone tells another previous than the end before
+		const skew = -3
+		previous += skew
+		rec.PredecessorSkewMach, rec.Fields = skew, rec.Fields|adapter.HasPredecessorSkew
+	}
 	natives(&rec, 1, r.seed, previous, r.endMach, lifetime)
 	judged(&rec, quality, r.dropped)
 	r.unchained, r.dropped = adapter.QualityUnknown, 0
@@ -222,7 +227,7 @@ func (r *recorder) unreadable() {
 	r.hostNs += 1000
 	missing := r.blank()
 	missing.Fields |= adapter.HasSwapID | adapter.HasFrameSeed | adapter.HasDisplayID
-	missing.SwapID, missing.FrameSeed, missing.DisplayID = 1<<62, -5, 1
+	missing.SwapID, missing.FrameSeed, missing.DisplayID = 1<<62+1, -5, 1
 	missing.PresentFields = []string{"frame_seed", "display_id"}
 	judged(&missing, adapter.QualityUnsupportedSchema, 0)
 	missing.QualityReason = adapter.ReasonArgumentMissing
@@ -270,7 +275,7 @@ func natives(r *adapter.Record, display, seed, previous, end, lifetime int64) {
 	r.BeginMach, r.EndMach, r.PreviousMach = end-lifetime, end, previous
 	r.RefreshIntervalMach, r.BufferCount = machPerRefresh, 2
 	r.RenderBeginMach, r.RenderEndMach = r.BeginMach+1000, r.BeginMach+90_000
-	r.NativeID = seed<<32 | -1<<63 // its highest bit is set
+	r.NativeID = seed<<32 | (seed*2_654_435_761)&0xffff_ffff | -1<<63 // all its bits matter, the highest too
 	if seed%7 == 0 {
 		r.Fields |= adapter.HasDisplayTargetMach | adapter.HasInputMach
 		r.DisplayTargetMach, r.InputMach = end, r.BeginMach-50_000
