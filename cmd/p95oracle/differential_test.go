@@ -22,7 +22,7 @@ func differentialSessions() uint64 {
 	case os.Getenv("FRAMEBRIDGE_LONG") != "":
 		return 200_000
 	case raceEnabled:
-		return 1_000
+		return 400
 	}
 	return 10_000
 }

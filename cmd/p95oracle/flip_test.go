@@ -105,7 +105,7 @@ func TestEveryFlippedDigitIsFoundWhereTheOracleSaysSo(t *testing.T) {
 	}
 	numbers := numbersOf(t, text)
 	if raceEnabled { // the whole takes half a million readings of a log
-		numbers = slices.DeleteFunc(numbers, func(n numberAt) bool { return n.begin%12 != 0 })
+		numbers = slices.DeleteFunc(numbers, func(n numberAt) bool { return n.begin%30 != 0 })
 	}
 	work := make(chan numberAt)
 	var mu sync.Mutex
@@ -190,14 +190,17 @@ func TestFlippedDigitsOfALongSessionAreFound(t *testing.T) {
 		t.Fatalf("%v %+v", err, r)
 	}
 	numbers := numbersOf(t, text)
-	numbers = slices.DeleteFunc(numbers, func(n numberAt) bool { return !recomputed(recordAround(text, n), n) })
 	tries := 200
 	if raceEnabled {
-		tries = 30
+		tries = 12
 	}
 	rng := rand.New(rand.NewPCG(9, 5))
-	for range tries {
+	for tries > 0 {
 		n := numbers[rng.IntN(len(numbers))]
+		if !recomputed(recordAround(text, n), n) {
+			continue
+		}
+		tries--
 		i := n.begin + rng.IntN(n.end-n.begin)
 		was := text[i]
 		if was < '0' {
