@@ -193,6 +193,25 @@ func checkContrast(t *testing.T, b *browser, name string) {
 	}
 }
 
+func TestReportOfAChangedSessionIsWrittenAndFails(t *testing.T) {
+	dir := recordSynthetic(t, true)
+	path := filepath.Join(dir, "manifest.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Chmod(path, 0o644)
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), `"evidence": "E2"`, `"evidence": "E3"`, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	report := filepath.Join(t.TempDir(), "run.html")
+	e := command(t, "report", dir, "-o", report)
+	page, _ := os.ReadFile(report)
+	if e.code != exitMismatch || !strings.Contains(e.stderr, "a check failed") || !strings.Contains(string(page), "A check failed") {
+		t.Errorf("exit code %d, %q, and a page of %d bytes", e.code, e.stderr, len(page))
+	}
+}
+
 func TestReportErrorsNamePlaceAndRemedy(t *testing.T) {
 	dir := recordSynthetic(t, false)
 	taken := filepath.Join(t.TempDir(), "taken.html")

@@ -60,49 +60,49 @@ type tabulator struct {
 	lastID  int64
 }
 
-func (t *tabulator) emit(e *ledger.Event, table *Table, cells []cell) error {
-	t.cells = cells
+// emit hands on a row of a table that is made of v; e is the event that it comes from, nil for a line that cannot be read.
+func emit[T any](t *tabulator, e *ledger.Event, table *rows[T], v *T) error {
+	t.cells = table.append(t.cells[:0], v)
 	t.count[table.Name]++
-	return t.sink.row(e, table, cells)
+	return t.sink.row(e, &table.Table, t.cells)
 }
 
 func (t *tabulator) event(e *ledger.Event) error {
-	row := t.cells[:0]
 	switch v := e.Value.(type) {
 	case *adapter.Record:
 		id, err := t.origin(e, v)
 		if err != nil {
 			return err
 		}
-		return t.emit(e, &frames.Table, frames.append(t.cells[:0], &frame{v, e.Seq, id}))
+		return emit(t, e, frames, &frame{v, e.Seq, id})
 	case *adapter.Contributors:
 		c := contributor{Event: e, Contributors: v}
 		if len(v.Processes) == 0 {
-			return t.emit(e, &contributors.Table, contributors.append(row, &c))
+			return emit(t, e, contributors, &c)
 		}
 		for i, process := range v.Processes {
 			c.position, c.process = p95.Of(int64(i)), process
-			if err := t.emit(e, &contributors.Table, contributors.append(t.cells[:0], &c)); err != nil {
+			if err := emit(t, e, contributors, &c); err != nil {
 				return err
 			}
 		}
 		return nil
 	case *p95.Receipt:
-		return t.emit(e, &publications.Table, publications.append(row, &publication{e, v}))
+		return emit(t, e, publications, &publication{e, v})
 	case *ledger.SourceGap:
-		return t.emit(e, &gaps.Table, gaps.append(row, &gap{e, v}))
+		return emit(t, e, gaps, &gap{e, v})
 	case *adapter.Binding:
-		return t.emit(e, &targetBinds.Table, targetBinds.append(row, &bind{e, v}))
+		return emit(t, e, targetBinds, &bind{e, v})
 	case *ledger.TargetState:
-		return t.emit(e, &targetStates.Table, targetStates.append(row, &state{e, v}))
+		return emit(t, e, targetStates, &state{e, v})
 	case *p95.ClockBridge:
-		return t.emit(e, &clockBridges.Table, clockBridges.append(row, &bridge{e, v}))
+		return emit(t, e, clockBridges, &bridge{e, v})
 	case *ledger.SourceState:
-		return t.emit(e, &sourceStates.Table, sourceStates.append(row, &sourceState{e, v}))
+		return emit(t, e, sourceStates, &sourceState{e, v})
 	case *ledger.Start:
-		return t.emit(e, &sessions.Table, sessions.append(row, &start{e, v}))
+		return emit(t, e, sessions, &start{e, v})
 	case *ledger.End:
-		if err := t.emit(e, &sessionEnds.Table, sessionEnds.append(row, &end{e, v})); err != nil {
+		if err := emit(t, e, sessionEnds, &end{e, v}); err != nil {
 			return err
 		}
 		return t.counts(e, v)
@@ -115,12 +115,12 @@ var eventTypes = []ledger.Type{ledger.TypeSessionStart, ledger.TypeTargetBind, l
 
 func (t *tabulator) counts(e *ledger.Event, v *ledger.End) error {
 	for _, typ := range eventTypes {
-		if err := t.emit(e, &counts.Table, counts.append(t.cells[:0], &count{e.Seq, "line", string(typ), v.Counts.Of(typ)})); err != nil {
+		if err := emit(t, e, counts, &count{e.Seq, "line", string(typ), v.Counts.Of(typ)}); err != nil {
 			return err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Extra)) {
-		if err := t.emit(e, &counts.Table, counts.append(t.cells[:0], &count{e.Seq, "extra", name, v.Extra[name]})); err != nil {
+		if err := emit(t, e, counts, &count{e.Seq, "extra", name, v.Extra[name]}); err != nil {
 			return err
 		}
 	}
@@ -128,7 +128,7 @@ func (t *tabulator) counts(e *ledger.Event, v *ledger.End) error {
 }
 
 func (t *tabulator) bad(e *ledger.LineError) error {
-	return t.emit(nil, &badLines.Table, badLines.append(t.cells[:0], e))
+	return emit(t, nil, badLines, e)
 }
 
 // origin is the number of the record's origin, which is told first where it is new.
@@ -147,5 +147,5 @@ func (t *tabulator) origin(e *ledger.Event, r *adapter.Record) (id int64, err er
 	t.lastID++
 	o.id = t.lastID
 	t.origins[o.id%int64(len(t.origins))] = o
-	return o.id, t.emit(e, &origins.Table, origins.append(t.cells[:0], &o))
+	return o.id, emit(t, e, origins, &o)
 }

@@ -201,7 +201,7 @@ func (c *collector) record(hostNs int64, r *adapter.Record) {
 		hostNs = ns
 	}
 	col := &d.columns[c.column(hostNs)]
-	if r.Quality != adapter.QualityValid || r.Fields&adapter.HasFrameTime == 0 {
+	if r.Quality != adapter.QualityValid || r.Fields&adapter.HasFrameTime == 0 || r.InexactFigures && r.FrameTimeNs == 0 {
 		col.without++
 		return
 	}
