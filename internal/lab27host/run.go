@@ -38,11 +38,29 @@ const (
 
 // Stage is how far a run has come.
 type Stage struct {
-	Name string // checking, launching, waiting, running, cancelling, pulling, matching
-	// Of running: where its plan has it by now. The app itself says nothing while it runs.
-	Phase           string
-	Elapsed, Length time.Duration // of the whole run
-	File            string        // of pulling
+	Name  string    // checking, launching, waiting, running, cancelling, pulling, matching
+	File  string    // of pulling
+	Began time.Time // of running
+	Plan  []lab27.PlannedPhase
+}
+
+// At is where its plan has a running run by now: the app itself says nothing while it runs. phase is "" in any other stage.
+func (s *Stage) At(now time.Time) (phase string, elapsed, length time.Duration) {
+	if len(s.Plan) == 0 {
+		return "", 0, 0
+	}
+	elapsed, length = now.Sub(s.Began), lengthOf(s.Plan)
+	for _, p := range s.Plan {
+		if phase == "" || time.Duration(p.StartNs) <= elapsed {
+			phase = p.Name
+		}
+	}
+	return phase, min(elapsed, length), length
+}
+
+func lengthOf(plan []lab27.PlannedPhase) time.Duration {
+	last := plan[len(plan)-1]
+	return time.Duration(last.StartNs + last.LengthNs)
 }
 
 // Options are those of a run.
@@ -51,7 +69,7 @@ type Options struct {
 	Capture capture.Options
 	Request lab27.Request
 	Via     Via
-	// Stage is called with every change of stage, and every second or so of running, from one goroutine at a time.
+	// Stage is called with every change of stage, from one goroutine at a time.
 	Stage func(Stage)
 }
 
@@ -165,34 +183,20 @@ func (r *run) send(ctx context.Context) (ran bool, err error) {
 
 // waitSealed waits until the run is over and sealed.
 func (r *run) waitSealed(ctx context.Context) error {
-	began := time.Now()
-	phases := lab27.Phases(r.Request.DurationPermille)
-	last := phases[len(phases)-1]
-	length := time.Duration(last.StartNs + last.LengthNs)
-	running := func() time.Duration {
-		elapsed := time.Since(began)
-		r.Stage(Stage{Name: "running", Phase: phaseAt(phases, elapsed), Elapsed: min(elapsed, length), Length: length})
-		if elapsed > length {
-			return lookSoon
+	began, plan := time.Now(), lab27.Phases(r.Request.DurationPermille)
+	r.Stage(Stage{Name: "running", Began: began, Plan: plan})
+	length := lengthOf(plan)
+	pause := func() time.Duration {
+		if left := length - time.Since(began); left > 0 {
+			return min(lookSeldom, left)
 		}
-		return min(lookSeldom, length-elapsed)
+		return lookSoon
 	}
-	err := r.look(ctx, length+endPatience, running, func() (bool, error) { return r.sealed(ctx) })
+	err := r.look(ctx, length+endPatience, pause, func() (bool, error) { return r.sealed(ctx) })
 	if errors.Is(err, errPatience) {
 		return fmt.Errorf("%w: %w", ErrNotSealed, err)
 	}
 	return err
-}
-
-// phaseAt is the phase that the plan has at a time.
-func phaseAt(phases []lab27.PlannedPhase, at time.Duration) string {
-	name := phases[0].Name
-	for _, p := range phases {
-		if time.Duration(p.StartNs) <= at {
-			name = p.Name
-		}
-	}
-	return name
 }
 
 // errPatience ends a wait that took too long.
