@@ -35,8 +35,8 @@ func newVerify() *cobra.Command {
            figures and quality again from the native integers
   replay   this program's own window does the same, as replay --check
 
-The oracle is looked for beside this program and in PATH; ./scripts/build puts both into ./bin. Under go run it is built
-on the spot. Exit codes: 0 all as recorded; 1 something differs; 2 the session cannot be read, or is not sealed; 3 there is no oracle.`,
+The oracle is looked for beside this program and in PATH; ./scripts/build puts both into ./bin. Under go run it is built on
+the spot. Exit codes: 0 all as recorded; 1 something differs; 2 the session cannot be read, or is not sealed; 3 there is no oracle.`,
 		Example: "  framebridge demo -o run1 && framebridge verify run1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,7 +54,7 @@ on the spot. Exit codes: 0 all as recorded; 1 something differs; 2 the session c
 				return err
 			}
 			defer done()
-			progress := newProgress(cmd.ErrOrStderr())
+			progress := newProgress()
 			v, err := verifySession(cmd.Context(), dir, path, progress)
 			progress.end()
 			if err != nil {
@@ -95,25 +95,36 @@ func findOracle(ctx context.Context, named string) (path string, done func(), er
 	if path, err = exec.LookPath(filepath.Join(filepath.Dir(self), oracleName)); err == nil {
 		return path, done, nil
 	}
+	if builtByGoRun(self) {
+		return compileOracle(ctx)
+	}
 	if path, err = exec.LookPath(oracleName); err == nil {
 		return path, done, nil
 	}
-	remedy := "./scripts/build puts both into ./bin; or `go build -o DIR ./cmd/p95oracle`, and --oracle DIR/p95oracle"
-	// go run leaves its program alone in a directory of this name. Whoever uses it has the source and the compiler at hand.
-	if strings.Contains(self, string(filepath.Separator)+"go-build") {
-		dir, err := os.MkdirTemp("", "framebridge-oracle")
-		if err != nil {
-			return "", done, fail(exitFailed, "%w", err)
-		}
-		done = func() { os.RemoveAll(dir) }
-		path = filepath.Join(dir, oracleName)
-		out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/framebridge/framebridge/cmd/p95oracle").CombinedOutput()
-		if err == nil {
-			return path, done, nil
-		}
-		remedy += fmt.Sprintf(" (building it here: %v: %.300s)", err, bytes.TrimSpace(out))
+	return "", done, fail(exitDevice, "the oracle, %s, is a program of its own, and it is neither beside %s nor in PATH: ./scripts/build puts both into ./bin; or `go build -o DIR ./cmd/p95oracle`, and --oracle DIR/p95oracle", oracleName, self)
+}
+
+// compileOracle builds the oracle of the same source in a temporary directory.
+func compileOracle(ctx context.Context) (path string, done func(), err error) {
+	dir, err := os.MkdirTemp("", "framebridge-oracle")
+	if err != nil {
+		return "", nil, fail(exitFailed, "%w", err)
 	}
-	return "", done, fail(exitDevice, "the oracle, %s, is a program of its own, and it is neither beside %s nor in PATH: %s", oracleName, self, remedy)
+	done = func() { os.RemoveAll(dir) }
+	path = filepath.Join(dir, oracleName)
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/framebridge/framebridge/cmd/p95oracle").CombinedOutput()
+	if err != nil {
+		done()
+		return "", nil, fail(exitDevice, "build the oracle: %w: %.300s (run ./scripts/build, and then ./bin/framebridge)", err, bytes.TrimSpace(out))
+	}
+	return path, done, nil
+}
+
+// builtByGoRun reports whether go run built this program, which then stands alone in the build cache or in a temporary directory. Whoever
+// uses it has the source and the compiler at hand.
+func builtByGoRun(self string) bool {
+	cache := os.Getenv("GOCACHE")
+	return strings.Contains(self, string(filepath.Separator)+"go-build") || cache != "" && strings.HasPrefix(self, filepath.Clean(cache)+string(filepath.Separator))
 }
 
 // verification is what verify found out.

@@ -11,7 +11,11 @@
 //	judge.go    a record's quality and figures, by raw-record.md
 //	window.go   the window and its publications, by p95-window.md
 //	other.go    the other display figures
-//	oracle.go   one pass over a log, and every comparison
+//	oracle.go   one pass over a log
+//	compare.go  every comparison of a line with what was computed
+//	report.go   the output, and what is taken as given
+//
+// Where the contracts leave room it does what the product's packages p95 and adapter say in their comments that they do.
 //
 // What it proves is the arithmetic and the chain of data, not that the integers are what happened on the glass.
 package main
