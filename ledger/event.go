@@ -111,8 +111,10 @@ type Host struct {
 
 // Device is the phone; what is not known, as of an imported recording, is "".
 type Device struct {
-	UDID, ProductType, OSVersion string
-	Simulated                    bool
+	UDID        string `json:"udid"`
+	ProductType string `json:"productType"`
+	OSVersion   string `json:"osVersion"`
+	Simulated   bool   `json:"simulated"`
 }
 
 // Clock is the host's two clocks, read together.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,11 +57,16 @@ something happens, long frame times are idleness, not jank: hitches tell those a
 			if err := placeSession(&o.Dir, root, o.UDID); err != nil {
 				return err
 			}
-			result, err := runCapture(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON)
+			if !noLedger {
+				if err := checkLedger(cmd.Context(), root); err != nil {
+					return err
+				}
+			}
+			result, err := runCapture(cmd.Context(), o, cmd.OutOrStdout(), asJSON)
 			if result == nil || result.Manifest == nil || noLedger {
 				return err
 			}
-			return errors.Join(err, intoLedger(root, o.Dir, result.Manifest, cmd.ErrOrStderr()))
+			return errors.Join(err, intoLedger(root, o.Dir, result.Manifest))
 		},
 	}
 	f := cmd.Flags()
@@ -83,13 +90,25 @@ const rootHelp = "where sessions are kept (default: $FRAMEBRIDGE_ROOT, else ~/.l
 
 const noLedgerHelp = "do not enter the sealed session into the ledger of its root"
 
-// intoLedger enters a sealed session into the ledger of its root. It has a moment even after Ctrl-C: the session is worth naming.
-func intoLedger(rootFlag, dir string, m *ledger.Manifest, errOut io.Writer) error {
+// checkLedger opens the root's ledger before a recording, so that what is wrong with it shows while there is nothing to lose.
+func checkLedger(ctx context.Context, rootFlag string) error {
 	root, err := sessionRoot(rootFlag)
 	if err != nil {
 		return err
 	}
-	if err := recordSession(context.Background(), root, dir, m, errOut); err != nil {
+	if err := withWriter(ctx, ledger.Dir(root), "", func(*ledger.Writer) error { return nil }); err != nil {
+		return fmt.Errorf("%w (--no-ledger records without it)", err)
+	}
+	return nil
+}
+
+// intoLedger enters a sealed session into the ledger of its root. It has a moment even after Ctrl-C: the session is worth naming.
+func intoLedger(rootFlag, dir string, m *ledger.Manifest) error {
+	root, err := sessionRoot(rootFlag)
+	if err != nil {
+		return err
+	}
+	if err := recordSession(context.Background(), root, dir); err != nil {
 		return fmt.Errorf("%s is sealed, but not in the ledger: %w", dir, err)
 	}
 	return nil
@@ -123,40 +142,53 @@ func placeSession(dir *string, rootFlag, udid string) error {
 	if err := ledger.CheckName(filepath.Base(abs)); err != nil {
 		return fail(exitUsage, "%w", err)
 	}
+	for parent := filepath.Dir(abs); parent != filepath.Dir(parent); parent = filepath.Dir(parent) {
+		for _, name := range []string{ledger.EventsName, ledger.CompressedName, ledger.ManifestName} {
+			if _, err := os.Lstat(filepath.Join(parent, name)); err == nil {
+				return fail(exitUsage, "%s is a session, and nothing is written into one: choose another place than %s", parent, abs)
+			}
+		}
+	}
 	*dir = abs
 	return nil
 }
 
-// runCapture records, shows the live line on errOut, and says on out what is left.
-func runCapture(ctx context.Context, o capture.Options, out, errOut io.Writer, asJSON bool) (*capture.Result, error) {
-	line := newLiveLine(errOut)
-	var publication []byte
+// runCapture records, shows the live line, and says on out what is left.
+func runCapture(ctx context.Context, o capture.Options, out io.Writer, asJSON bool) (*capture.Result, error) {
+	// A reader that went away ends the showing, and not the recording.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	show := newPresenter(out)
 	o.Tool = tool
 	o.Agent = device.DefaultAgent()
 	o.TunnelWorker = tunnelWorker(false)
-	o.Notice = line.notice
+	o.Notice = func(text string) { go fmt.Fprintln(stderr, "note:", text) }
 	o.Progress = func(p capture.Progress) {
 		if asJSON {
-			publication = append(p.Receipt.AppendJSON(publication[:0], 0), '\n')
-			out.Write(publication)
-			return
+			show.print(append(p.Receipt.AppendJSON(nil, 0), '\n'))
+		} else {
+			show.show(liveText(p))
 		}
-		line.show(p)
 	}
 	result, err := capture.Run(ctx, o)
-	line.end()
+	readable := show.end()
 	if result == nil {
 		return nil, err
 	}
-	if result.Manifest == nil {
-		return result, fail(exitFailed, "%s is not sealed: %w — free the disk and run `framebridge recover %s`", result.Dir, err, result.Dir)
+	m := result.Manifest
+	if m == nil {
+		return result, fail(exitFailed, "%s is not sealed: %w — mend the disk and run `framebridge recover %s`", result.Dir, err, result.Dir)
 	}
-	if asJSON {
-		json.NewEncoder(out).Encode(map[string]any{"type": "result", "dir": result.Dir, "state": result.Manifest.State, "reason": result.Manifest.Reason,
-			"evidence": result.Manifest.Evidence, "frames": result.Totals.Frames, "valid": result.Totals.Valid, "gaps": result.Totals.Gaps, "device": result.Device})
-	} else {
-		fmt.Fprintf(out, "session  %s\nstate    %s, %d frames, %d of them valid, %d gaps, evidence %s\n", result.Dir, stateText(result.Manifest),
-			result.Totals.Frames, result.Totals.Valid, result.Totals.Gaps, result.Manifest.Evidence)
+	frames, gaps := m.Counts[ledger.TypeRawRecord], m.Counts[ledger.TypeSourceGap]
+	switch {
+	case !readable:
+	case asJSON:
+		if show.lost > 0 {
+			fmt.Fprintf(stderr, "note: %d publications were not shown, since nobody read them; the session has them\n", show.lost)
+		}
+		json.NewEncoder(out).Encode(map[string]any{"type": "result", "dir": result.Dir, "state": m.State, "reason": m.Reason,
+			"evidence": m.Evidence, "frames": frames, "gaps": gaps, "device": result.Device})
+	default:
+		fmt.Fprintf(out, "session  %s\nstate    %s, %d frames, %d gaps, evidence %s\n", result.Dir, stateText(m), frames, gaps, m.Evidence)
 	}
 	switch {
 	case err != nil:

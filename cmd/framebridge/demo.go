@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,6 +33,9 @@ func newDemo() *cobra.Command {
 session on disk with its summary. The session is marked as simulated and can never count as a real device's.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if duration <= 0 {
+				return fail(exitUsage, "--duration: expected some seconds, found %s", duration)
+			}
 			spec, err := scene.Parse([]byte(demoScene))
 			if err != nil {
 				return err
@@ -45,12 +47,7 @@ session on disk with its summary. The session is marked as simulated and can nev
 				return err
 			}
 			defer lab.Close()
-			tmp, err := os.MkdirTemp("", "framebridge-demo")
-			if err != nil {
-				return err
-			}
-			defer os.RemoveAll(tmp)
-			address, err := lab.Listen("unix:" + filepath.Join(tmp, "usbmuxd"))
+			address, err := lab.Listen("127.0.0.1:0")
 			if err != nil {
 				return err
 			}
@@ -62,7 +59,7 @@ session on disk with its summary. The session is marked as simulated and can nev
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "a simulated iPhone (iOS 16.7) shows an app with some jank; recording it for %s\n", duration)
-			result, err := runCapture(cmd.Context(), o, out, cmd.ErrOrStderr(), false)
+			result, err := runCapture(cmd.Context(), o, out, false)
 			if err != nil {
 				return err
 			}

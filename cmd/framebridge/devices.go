@@ -15,10 +15,11 @@ import (
 // attached is one line of `devices`.
 type attached struct {
 	device.Facts
-	Usable bool        `json:"usable"`
-	Code   device.Code `json:"code"`   // why not, for programs
-	Remedy string      `json:"remedy"` // what mends it
-	What   string      `json:"what"`
+	Usable    bool        `json:"usable"`
+	OwnTunnel bool        `json:"ownTunnel"` // no agent has a tunnel: a recording makes its own
+	Code      device.Code `json:"code"`      // why not, for programs
+	Remedy    string      `json:"remedy"`    // what mends it
+	What      string      `json:"what"`
 }
 
 func newDevices() *cobra.Command {
@@ -62,6 +63,10 @@ func listAttached(ctx context.Context) ([]attached, error) {
 		if err == nil {
 			_, err = phone.CheckTunnel(ctx)
 		}
+		a.OwnTunnel = device.CodeOf(err) == device.NeedsTunnel && a.TunnelByCable()
+		if a.OwnTunnel {
+			err = nil
+		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -83,6 +88,9 @@ func printAttached(w io.Writer, list []attached) error {
 	fmt.Fprintln(t, "UDID\tNAME\tPRODUCT\tIOS\tBY\tSTATE")
 	for _, a := range list {
 		state := "ready"
+		if a.OwnTunnel {
+			state = "ready (makes its own tunnel)"
+		}
 		if !a.Usable {
 			state = string(a.Code)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/framebridge/framebridge/internal/capture"
 	"github.com/framebridge/framebridge/internal/device"
+	"github.com/framebridge/framebridge/internal/tunnel"
 )
 
 // check is one precondition.
@@ -121,9 +122,22 @@ func diagnose(ctx context.Context, udid string) *diagnosis {
 		return d
 	}
 	if phone.NeedsTunnel() {
-		found, err := phone.CheckTunnel(ctx)
+		agent, stop, err := tunnel.Ensure(ctx, phone.Facts, device.DefaultAgent(), tunnelWorker(false))
+		if err == nil {
+			defer stop()
+			phone, err = device.Open(ctx, entry, agent)
+		}
+		found := ""
+		if err == nil {
+			found, err = phone.CheckTunnel(ctx)
+		}
 		if !add("tunnel", found, err) {
 			return d
+		}
+		if agent != device.DefaultAgent() {
+			c := &d.Checks[len(d.Checks)-1]
+			c.Found = "no agent has one; this check made its own, as a recording does"
+			c.Remedy = "framebridge tunnel, where several programs shall share one"
 		}
 	}
 	survey, err := capture.Listen(ctx, phone, surveyFor)
@@ -136,8 +150,12 @@ func diagnose(ctx context.Context, udid string) *diagnosis {
 
 // surveyCheck says whether frames were seen in a form that is known.
 func surveyCheck(s *capture.Survey, f device.Facts) check {
-	c := check{Name: "frames", OK: s.Frames > 0}
+	c := check{Name: "frames", OK: s.Frames > 0 && s.Unusable == 0}
 	switch {
+	case s.Unusable > 0:
+		c.Found = fmt.Sprintf("%d frames that can be used and %d that cannot: iOS %s leaves out something that is needed; there is %s", s.Frames, s.Unusable, f.OSVersion,
+			strings.Join(s.Present, ", "))
+		c.Remedy = "report this line and the list below"
 	case s.Frames > 0:
 		c.Found = fmt.Sprintf("%d frames as %s, on %s", s.Frames, strings.Join(s.Forms, " and "), s.DisplayText())
 	case s.Rows == 0:
@@ -173,11 +191,28 @@ func printDiagnosis(w io.Writer, d *diagnosis) {
 	if s.NoDisplayIDs {
 		fmt.Fprintln(w, "note  this release does not report displays: an external one would break the chain of frames again and again")
 	}
+	if s.Gaps > 0 {
+		fmt.Fprintf(w, "note  the row stream broke %d times\n", s.Gaps)
+	}
 	fmt.Fprintf(w, "\nwhat the tap sent in %s (%d rows):\n", surveyFor, s.Rows)
+	others := 0
 	for _, n := range s.Names {
+		if n.Subsystem != renderServer {
+			if others++; others > maxOthersShown {
+				continue
+			}
+		}
 		fmt.Fprintf(w, "%6d  %s  %s  %s\n", n.Rows, n.Subsystem, n.Category, n.Name)
 		if n.Example != "" {
 			fmt.Fprintf(w, "        %s\n", n.Example)
 		}
 	}
+	if others > maxOthersShown {
+		fmt.Fprintf(w, "        and %d kinds more (--json has all)\n", others-maxOthersShown)
+	}
 }
+
+const (
+	renderServer   = "com.apple.coreanimation"
+	maxOthersShown = 12
+)

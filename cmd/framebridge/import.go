@@ -2,7 +2,7 @@ package main
 
 import (
 	"bufio"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +21,7 @@ import (
 func newImport() *cobra.Command {
 	cmd := &cobra.Command{Use: "import", Short: "Make a session of a recording of another tool"}
 	var timebase, dir, root string
-	var noLedger bool
+	var noLedger, asJSON bool
 	xctrace := &cobra.Command{
 		Use:   "xctrace FILE",
 		Short: "Import an os-signpost-interval export of Instruments",
@@ -55,16 +55,25 @@ offset must agree within one tick over all frames, or the import refuses.`,
 			if err != nil {
 				return fail(exitFailed, "%w", err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "session  %s\nstate    %s, %d frames, evidence %s\n", dir, stateText(m), m.Counts[ledger.TypeRawRecord], m.Evidence)
+			if asJSON {
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"dir": dir, "state": m.State, "reason": m.Reason, "evidence": m.Evidence,
+					"frames": m.Counts[ledger.TypeRawRecord]})
+			} else {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "session  %s\nstate    %s, %d frames, evidence %s\n", dir, stateText(m), m.Counts[ledger.TypeRawRecord], m.Evidence)
+			}
+			if err != nil {
+				return fail(exitFailed, "%w", err)
+			}
 			if noLedger {
 				return nil
 			}
-			return intoLedger(root, dir, m, cmd.ErrOrStderr())
+			return intoLedger(root, dir, m)
 		},
 	}
 	xctrace.Flags().StringVar(&timebase, "timebase", "125/3", "the recorded device's timebase (125/3 on Apple silicon and iPhones)")
 	xctrace.Flags().StringVarP(&dir, "output", "o", "", "the session's directory, which must not exist (default: a new one under --root)")
 	xctrace.Flags().StringVar(&root, "root", "", rootHelp)
+	xctrace.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	xctrace.Flags().BoolVar(&noLedger, "no-ledger", false, noLedgerHelp)
 	cmd.AddCommand(xctrace)
 	return cmd
@@ -80,9 +89,12 @@ func importXctrace(recording *adapter.XctraceRecording, dir string) (*ledger.Man
 		Policy:   adapter.PolicyP95,
 		Clock:    ledger.Clock{MonotonicNs: hostclock.NowNs(), WallNs: time.Now().UnixNano()},
 	}
-	firstNs, err := firstRecordNs(recording)
+	firstNs, lastNs, err := recordTimes(recording)
 	if err != nil {
 		return nil, err
+	}
+	if lastNs-firstNs > maxImportNs {
+		return nil, fmt.Errorf("the recording spans %s; at most %s are imported, a publication for each second: export a part of it", time.Duration(lastNs-firstNs), time.Duration(maxImportNs))
 	}
 	session, err := ledger.Create(dir, firstNs, start, false)
 	if err != nil {
@@ -91,15 +103,17 @@ func importXctrace(recording *adapter.XctraceRecording, dir string) (*ledger.Man
 	return capture.Import(recording, start, firstNs, session)
 }
 
-// firstRecordNs is the hostNs of an import's first record.
-func firstRecordNs(recording *adapter.XctraceRecording) (firstNs int64, err error) {
-	enough := errors.New("enough")
+// maxImportNs bounds an import, and with it the publications in it.
+const maxImportNs = int64(24 * time.Hour)
+
+// recordTimes are the hostNs of an import's first and last record.
+func recordTimes(recording *adapter.XctraceRecording) (firstNs, lastNs int64, err error) {
 	_, err = recording.Records("", "", func(r *adapter.Record) error {
-		firstNs = r.HostNs
-		return enough
+		if firstNs == 0 {
+			firstNs = r.HostNs
+		}
+		lastNs = r.HostNs
+		return nil
 	})
-	if errors.Is(err, enough) {
-		err = nil
-	}
-	return firstNs, err
+	return firstNs, lastNs, err
 }

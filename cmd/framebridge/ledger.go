@@ -3,14 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -45,7 +42,7 @@ one entry with the public key alone (ledger prove, verify-proof).`,
 const lockPatience = 10 * time.Second
 
 // withWriter opens the ledger for appending, waiting for another writer to finish.
-func withWriter(ctx context.Context, dir, keyFile string, errOut io.Writer, append func(*ledger.Writer) error) error {
+func withWriter(ctx context.Context, dir, keyFile string, append func(*ledger.Writer) error) error {
 	options := ledger.Options{Tool: tool, SourceDigest: sourceDigest}
 	if keyFile != "" {
 		text, err := os.ReadFile(keyFile)
@@ -72,11 +69,11 @@ func withWriter(ctx context.Context, dir, keyFile string, errOut io.Writer, appe
 			return fail(exitFailed, "%w", err)
 		}
 		if recovery != nil && recovery.RolledForward {
-			fmt.Fprintln(errOut, "note: the last append was interrupted; its entry was whole and is finished now")
+			fmt.Fprintln(stderr, "note: the last append was interrupted; its entry was whole and is finished now")
 		}
 		if recovery != nil {
 			for _, s := range recovery.SetAside {
-				fmt.Fprintf(errOut, "note: %d bytes at the end of %s, at byte %d, were torn and are set aside in the file torn\n", len(s.Bytes), s.File, s.Offset)
+				fmt.Fprintf(stderr, "note: %d bytes at the end of %s, at byte %d, were torn and are set aside in the file torn\n", len(s.Bytes), s.File, s.Offset)
 			}
 		}
 		err = append(w)
@@ -89,40 +86,19 @@ func newEntry(kind ledger.Kind, evidence ledger.Evidence, body any) (ledger.Entr
 	return ledger.Entry{Kind: kind, WallNs: time.Now().UnixNano(), MonotonicNs: hostclock.NowNs(), Evidence: evidence, Body: text}, err
 }
 
-// sessionBody is what a session's entry says beside its file.
-type sessionBody struct {
-	Session   string `json:"session"`
-	SessionID string `json:"sessionId"`
-	State     string `json:"state"`
-	Manifest  string `json:"manifestSha256"`
-}
-
 // recordSession puts a sealed session into the ledger of its root.
-func recordSession(ctx context.Context, root, dir string, m *ledger.Manifest, errOut io.Writer) error {
-	path := filepath.Join(dir, ledger.ManifestName)
-	text, err := os.ReadFile(path)
+func recordSession(ctx context.Context, root, dir string) error {
+	e, err := ledger.SessionEntry(root, dir)
 	if err != nil {
-		return err
+		return fail(exitFailed, "%w", err)
 	}
-	sum := sha256.Sum256(text)
-	digest := hex.EncodeToString(sum[:])
-	named := path
-	if absRoot, err := filepath.Abs(root); err == nil {
-		if relative, err := filepath.Rel(absRoot, path); err == nil && filepath.IsLocal(relative) {
-			named = relative
-		}
-	}
-	e, err := newEntry(ledger.KindRoundSession, m.Evidence, sessionBody{m.Name, m.SessionID, string(m.State), digest})
-	if err != nil {
-		return err
-	}
-	e.Files = []ledger.NamedFile{{Path: filepath.ToSlash(named), SHA256: digest}}
-	return withWriter(ctx, ledger.Dir(root), "", errOut, func(w *ledger.Writer) error {
+	e.WallNs, e.MonotonicNs = time.Now().UnixNano(), hostclock.NowNs()
+	return withWriter(ctx, ledger.Dir(root), "", func(w *ledger.Writer) error {
 		n, err := w.Append(e)
 		if err != nil {
 			return fail(exitFailed, "%w", err)
 		}
-		fmt.Fprintf(errOut, "entry %d of the ledger in %s names it\n", n, ledger.Dir(root))
+		fmt.Fprintf(stderr, "entry %d of the ledger in %s names it\n", n, ledger.Dir(root))
 		return nil
 	})
 }
@@ -136,7 +112,7 @@ func newLedgerInit(dir func() (string, error)) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withWriter(cmd.Context(), d, key, cmd.ErrOrStderr(), func(w *ledger.Writer) error {
+			return withWriter(cmd.Context(), d, key, func(w *ledger.Writer) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d entries\n", d, w.Size())
 				return nil
 			})
@@ -159,7 +135,7 @@ func newLedgerNote(dir func() (string, error)) *cobra.Command {
 			if err != nil {
 				return fail(exitUsage, "%w", err)
 			}
-			return withWriter(cmd.Context(), d, key, cmd.ErrOrStderr(), func(w *ledger.Writer) error {
+			return withWriter(cmd.Context(), d, key, func(w *ledger.Writer) error {
 				n, err := w.Append(e)
 				if err != nil {
 					return fail(exitFailed, "%w", err)
@@ -275,7 +251,7 @@ from the true one.`,
 					return err
 				}
 			}
-			progress := newProgress(cmd.ErrOrStderr())
+			progress := newProgress()
 			o.Progress = func(p ledger.Progress) {
 				progress.show("%d entries, %d files, %d MB", p.Entries, p.Files, p.Bytes>>20)
 			}

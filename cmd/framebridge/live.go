@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/term"
 
@@ -13,39 +15,130 @@ import (
 	"github.com/framebridge/framebridge/p95"
 )
 
-// liveLine shows how a recording goes: one line that is written over on a terminal, a line a second elsewhere.
-type liveLine struct {
+// screen is standard error, shared by the live line and by whatever else is written there: what comes while a line stands there goes
+// above it. Writing may block, as on a terminal that was stopped.
+type screen struct {
+	mu       sync.Mutex
 	w        io.Writer
 	terminal bool
-	shown    int // characters of the line that stands there
+	columns  int
+	line     string // that stands there
 }
 
-func newLiveLine(w io.Writer) *liveLine {
-	f, isFile := w.(*os.File)
-	return &liveLine{w: w, terminal: isFile && term.IsTerminal(int(f.Fd()))}
+var stderr = newScreen(os.Stderr)
+
+func newScreen(f *os.File) *screen {
+	s := &screen{w: f, terminal: term.IsTerminal(int(f.Fd()))}
+	if s.terminal {
+		s.columns, _, _ = term.GetSize(int(f.Fd()))
+	}
+	return s
 }
 
-func (l *liveLine) show(p capture.Progress) { l.text(liveText(p)) }
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.line != "" {
+		fmt.Fprint(s.w, "\r", strings.Repeat(" ", len(s.line)), "\r")
+	}
+	n, err := s.w.Write(b)
+	if s.line != "" {
+		fmt.Fprint(s.w, s.line)
+	}
+	return n, err
+}
 
-func (l *liveLine) text(text string) {
-	if !l.terminal {
-		fmt.Fprintln(l.w, text)
+// show puts a line there: over the one before on a terminal, under it elsewhere.
+func (s *screen) show(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.terminal {
+		fmt.Fprintln(s.w, text)
 		return
 	}
-	fmt.Fprintf(l.w, "\r%s%s", text, strings.Repeat(" ", max(0, l.shown-len(text))))
-	l.shown = len(text)
+	if s.columns > 1 && len(text) > s.columns-1 { // one that wraps cannot be written over
+		text = text[:s.columns-1]
+	}
+	fmt.Fprintf(s.w, "\r%s%s", text, strings.Repeat(" ", max(0, len(s.line)-len(text))))
+	s.line = text
 }
 
-func (l *liveLine) notice(text string) {
-	l.end()
-	fmt.Fprintln(l.w, "note:", text)
+// leave ends the line that stands there.
+func (s *screen) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.line != "" {
+		fmt.Fprintln(s.w)
+		s.line = ""
+	}
 }
 
-// end leaves the line that stands there.
-func (l *liveLine) end() {
-	if l.shown > 0 {
-		fmt.Fprintln(l.w)
-		l.shown = 0
+// presenter shows how a recording goes, in a goroutine of its own: a terminal that is stopped, or a pipe that nobody reads, must hold up
+// nothing. Of live lines only the newest waits; of lines for programs many do, and any that are dropped are counted.
+type presenter struct {
+	live  chan string
+	lines chan []byte
+	done  chan struct{}
+	lost  int
+}
+
+// maxWaitingLines of publications are a quarter of an hour.
+const maxWaitingLines = 1000
+
+// presentationPatience is how long the end waits for what has still to be shown.
+const presentationPatience = 2 * time.Second
+
+func newPresenter(out io.Writer) *presenter {
+	p := &presenter{live: make(chan string, 1), lines: make(chan []byte, maxWaitingLines), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		live, lines := p.live, p.lines
+		for live != nil || lines != nil {
+			select {
+			case text, ok := <-live:
+				if !ok {
+					live = nil
+					continue
+				}
+				stderr.show(text)
+			case line, ok := <-lines:
+				if !ok {
+					lines = nil
+					continue
+				}
+				out.Write(line)
+			}
+		}
+		stderr.leave()
+	}()
+	return p
+}
+
+func (p *presenter) show(text string) {
+	select {
+	case <-p.live: // an older one that nobody has seen
+	default:
+	}
+	p.live <- text
+}
+
+func (p *presenter) print(line []byte) {
+	select {
+	case p.lines <- line:
+	default:
+		p.lost++
+	}
+}
+
+// end waits a little for what has still to be shown. It reports whether out can be written to.
+func (p *presenter) end() bool {
+	close(p.live)
+	close(p.lines)
+	select {
+	case <-p.done:
+		return true
+	case <-time.After(presentationPatience):
+		return false
 	}
 }
 
@@ -57,7 +150,7 @@ func liveText(p capture.Progress) string {
 	} else if r.Quality == p95.Warmup && r.LastClear.Known {
 		value += " (" + string(r.LastClear.Reason) + ")"
 	}
-	text := fmt.Sprintf("%6.1f s  fps %3s  frame %7s ms  P95 %-18s  hitch %6s ms/s  missed %2s  gaps %d",
+	text := fmt.Sprintf("%5.0f s  fps %3s  frame %7s ms  P95 %-9s  hitch %s ms/s  missed %s  gaps %d",
 		float64(p.ElapsedNs)/1e9, scaled(r.Other.FPS, 0, 0), scaled(r.Other.FrameTimeNs, 6, 3), value,
 		scaled(r.Other.HitchUsPerS, 3, 1), scaled(r.Other.MissedRefreshes, 0, 0), p.Totals.Gaps)
 	if p.Source != "connected" {

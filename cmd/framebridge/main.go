@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/danielpaulus/go-ios/ios"
 	"github.com/rs/zerolog"
@@ -41,7 +42,11 @@ func fail(code int, format string, args ...any) error {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:]))
 }
@@ -53,8 +58,12 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(os.Stderr, "framebridge:", err)
 	var ee *exitError
+	if errors.Is(err, context.Canceled) && !errors.As(err, &ee) {
+		fmt.Fprintln(stderr, "framebridge: interrupted; nothing was recorded")
+		return exitPartial
+	}
+	fmt.Fprintln(stderr, "framebridge:", err)
 	switch {
 	case errors.As(err, &ee):
 		return ee.code
@@ -89,13 +98,39 @@ precondition is missing; 4 sealed but partial; 5 anything else.`,
 			if verbose {
 				level = zerolog.DebugLevel
 			}
-			log := zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}).Level(level).With().Timestamp().Logger()
+			zerolog.TimeFieldFormat = time.RFC3339Nano
+			log := zerolog.New(zerolog.ConsoleWriter{Out: stderr, TimeFormat: "15:04:05.000", NoColor: !stderr.terminal}).Level(level).With().Timestamp().Logger()
 			ios.SetLogger(slog.New(zerolog.NewSlogHandler(log.With().Str("from", "go-ios").Logger())))
 			zerolog.DefaultContextLogger = &log
 		},
 	}
 	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log what happens on the wire to stderr")
-	root.AddCommand(newDemo(), newDevices(), newDoctor(), newCapture(), newTunnel(), newDecode(), newReplay(), newVerify(), newImport(), newSummary(), newExport(), newReport(), newRecover(), newLedger(), newVerifyProof())
+	root.AddCommand(newDemo(), newDevices(), newDoctor(), newCapture(), newTunnel(), newDecode(), newReplay(), newVerify(), newImport(), newSummary(), newExport(), newReport(), newLab27(), newRecover(), newLedger(), newVerifyProof())
+	usageErrors(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fail(exitUsage, "%w (see --help)", err) })
 	return root
+}
+
+// usageErrors gives wrong arguments of every command their exit code, and has a word that is no command of a group be one.
+func usageErrors(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && cmd.RunE == nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fail(exitUsage, "%s has no command %q (see %[1]s --help)", cmd.CommandPath(), args[0])
+			}
+			return cmd.Help()
+		}
+		cmd.Args = cobra.ArbitraryArgs
+	}
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return fail(exitUsage, "%s: %w (see --help)", cmd.CommandPath(), err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		usageErrors(sub)
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -343,6 +344,100 @@ func TestCtrlCSealsAndSaysSo(t *testing.T) {
 	}
 }
 
+// A terminal that was stopped, a pipe that nobody reads, a reader that went away: none of them may hold up or end a recording.
+func TestNobodyWhoReadsHoldsUpTheRecording(t *testing.T) {
+	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
+	for name, c := range map[string]struct {
+		args   []string
+		closed bool // the reader goes away, instead of only not reading
+	}{
+		"blocked stderr": {nil, false}, "closed stderr": {nil, true}, "blocked stdout": {[]string{"--json"}, false}, "closed stdout": {[]string{"--json"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			full := bytes.Repeat([]byte("x"), 4096)
+			w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			for err == nil {
+				_, err = w.Write(full)
+			}
+			if c.closed {
+				r.Close()
+			}
+			dir := filepath.Join(t.TempDir(), "run")
+			cmd := exec.Command(binary, append([]string{"capture", "--bundle", "com.example.app", "--duration", "5s", "--no-ledger", "-o", dir}, c.args...)...)
+			if c.args == nil {
+				cmd.Stderr = w
+			} else {
+				cmd.Stdout = w
+			}
+			began := time.Now()
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			err = cmd.Wait()
+			if took := time.Since(began); err != nil || took > 12*time.Second {
+				t.Errorf("%v after %s", err, took)
+			}
+			text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+			if err != nil || !bytes.Contains(text, []byte(`"complete"`)) {
+				t.Errorf("not sealed as complete: %v %s", err, text)
+			}
+			everyFrameThere(t, dir, 60*4)
+		})
+	}
+}
+
+func TestHangingUpSealsAndNohupDoesNot(t *testing.T) {
+	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
+	for name, c := range map[string]struct {
+		command []string
+		code    int
+	}{"terminal closed": {[]string{binary}, exitPartial}, "nohup": {[]string{"nohup", binary}, 0}} {
+		dir := filepath.Join(t.TempDir(), "run")
+		args := append(c.command, "capture", "--bundle", "com.example.app", "--duration", "5s", "--no-ledger", "-o", dir)
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir = t.TempDir()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		cmd.Process.Signal(syscall.SIGHUP)
+		cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != c.code {
+			t.Errorf("%s: exit code %d, want %d", name, code, c.code)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err != nil {
+			t.Errorf("%s: not sealed: %v", name, err)
+		}
+	}
+}
+
+func TestInterruptedBeforeAnythingWasRecordedSaysSo(t *testing.T) {
+	lab, udids := startLab(t, "[{for: 1h, hz: 60}]", "16.7")
+	if _, err := lab.Apply(context.Background(), udids[0], sim.Fault{Kind: "hang", Service: "lockdownd"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"capture", "--bundle", "com.example.app", "--no-ledger"}, {"devices"}} {
+		cmd := exec.Command(binary, args...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		cmd.Process.Signal(os.Interrupt)
+		cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != exitPartial || !strings.Contains(stderr.String(), "interrupted; nothing was recorded") {
+			t.Errorf("%v: exit code %d, %s", args, code, stderr.String())
+		}
+	}
+}
+
 func TestAKilledRecordingIsRecovered(t *testing.T) {
 	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
 	dir := filepath.Join(t.TempDir(), "run")
@@ -365,22 +460,32 @@ func TestErrorsNamePlaceAndRemedy(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
 	_, udids := startLab(t, "[{for: 1h, hz: 60}]", "16.7", "18.5")
+	session := filepath.Dir(write("session/events.jsonl", ""))
 	for name, c := range map[string]struct {
 		args []string
 		code int
 		want string
 	}{
 		"no bundle":         {[]string{"capture"}, exitUsage, "--bundle"},
+		"no such command":   {[]string{"nosuch"}, exitUsage, "no command \"nosuch\""},
+		"no such in group":  {[]string{"ledger", "verfy"}, exitUsage, "no command \"verfy\""},
+		"too few arguments": {[]string{"summary"}, exitUsage, "summary"},
+		"too many":          {[]string{"doctor", "a", "b"}, exitUsage, "doctor"},
+		"demo without time": {[]string{"demo", "--duration", "-5s"}, exitUsage, "--duration"},
 		"unknown flag":      {[]string{"capture", "--nope"}, exitUsage, "see --help"},
-		"two phones":        {[]string{"capture", "--bundle", "x"}, exitDevice, "--udid"},
+		"two phones":        {[]string{"capture", "--bundle", "x"}, exitDevice, "give the UDID"},
 		"no such phone":     {[]string{"capture", "--bundle", "x", "--udid", "nobody"}, exitDevice, "nobody is not attached"},
 		"no such app":       {[]string{"capture", "--bundle", "no.such.app", "--udid", udids[0], "-o", dir + "/a"}, exitDevice, "no.such.app cannot be launched"},
+		"inside a session":  {[]string{"capture", "--bundle", "x", "-o", session + "/inner"}, exitUsage, "is a session"},
 		"existing session":  {[]string{"capture", "--bundle", "x", "-o", dir}, exitUsage, "already exists"},
 		"torn wire":         {[]string{"decode", write("torn.bin", "\x05\x00\x00\x00\x01")}, exitUsage, "byte 0"},
 		"no wire":           {[]string{"decode", write("no.bin", strings.Repeat("x", 100))}, exitUsage, "byte 0"},

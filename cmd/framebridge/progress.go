@@ -2,20 +2,18 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"time"
 )
 
 // progress shows how far something has come, if it takes longer than two seconds.
 type progress struct {
-	line  *liveLine
 	began time.Time
 	last  time.Time
 }
 
 const progressAfter, progressEvery = 2 * time.Second, time.Second / 2
 
-func newProgress(w io.Writer) *progress { return &progress{line: newLiveLine(w), began: time.Now()} }
+func newProgress() *progress { return &progress{began: time.Now()} }
 
 func (p *progress) show(format string, args ...any) {
 	now := time.Now()
@@ -23,7 +21,7 @@ func (p *progress) show(format string, args ...any) {
 		return
 	}
 	p.last = now
-	p.line.text(fmt.Sprintf(format, args...))
+	stderr.show(fmt.Sprintf(format, args...))
 }
 
-func (p *progress) end() { p.line.end() }
+func (p *progress) end() { stderr.leave() }

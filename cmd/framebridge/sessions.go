@@ -112,12 +112,18 @@ an interval of its own. --check compares each with the recorded one and fails at
 			var differs *replay.Difference
 			switch {
 			case errors.As(err, &differs):
+				if asJSON {
+					json.NewEncoder(out).Encode(map[string]any{"ok": false, "line": differs.Line, "seq": differs.Seq, "field": differs.Field, "got": differs.Got, "want": differs.Want})
+				}
 				return &exitError{exitMismatch, fmt.Errorf("%s: %w", args[0], err)}
 			case err != nil:
 				return fail(exitUsage, "%s: %w", args[0], err)
 			}
 			for _, f := range result.Faults {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: line %d: %v\n", args[0], f.Line, f.Err)
+			}
+			if check && result.Publications == 0 {
+				return fail(exitMismatch, "%s holds no publication: nothing was compared", args[0])
 			}
 			if check {
 				if asJSON {
@@ -136,25 +142,41 @@ an interval of its own. --check compares each with the recorded one and fails at
 }
 
 func newRecover() *cobra.Command {
-	return &cobra.Command{
+	var root string
+	var noLedger, asJSON bool
+	cmd := &cobra.Command{
 		Use:   "recover DIR",
 		Short: "Seal a session whose recorder was killed",
 		Long: `Seals as partial a session that a killed process or a power cut left open. Every whole line is kept; the manifest names the
 byte at which a torn last line began.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := ledger.Recover(args[0], tool, time.Now().UnixNano())
-			if errors.Is(err, ledger.ErrSealed) {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is sealed already (%s)\n", args[0], stateText(m))
-				return nil
-			}
+			dir, err := filepath.Abs(args[0])
 			if err != nil {
 				return fail(exitUsage, "%w", err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is sealed: %s\n", args[0], stateText(m))
-			return nil
+			m, err := ledger.Recover(dir, tool, time.Now().UnixNano())
+			already := errors.Is(err, ledger.ErrSealed)
+			if err != nil && !already {
+				return fail(exitUsage, "%w", err)
+			}
+			if asJSON {
+				json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"dir": dir, "state": m.State, "reason": m.Reason, "alreadySealed": already})
+			} else if already {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is sealed already (%s)\n", dir, stateText(m))
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is sealed: %s\n", dir, stateText(m))
+			}
+			if already || noLedger {
+				return nil
+			}
+			return intoLedger(root, dir, m)
 		},
 	}
+	cmd.Flags().StringVar(&root, "root", "", rootHelp)
+	cmd.Flags().BoolVar(&noLedger, "no-ledger", false, noLedgerHelp)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
 }
 
 // openLog opens a session's log for a command.

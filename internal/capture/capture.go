@@ -20,6 +20,7 @@ import (
 	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/internal/device"
 	"github.com/framebridge/framebridge/internal/hostclock"
+	"github.com/framebridge/framebridge/internal/tunnel"
 	"github.com/framebridge/framebridge/ledger"
 	"github.com/framebridge/framebridge/p95"
 )
@@ -54,7 +55,7 @@ type Options struct {
 	BeforeSeal func() error
 
 	Tool ledger.Tool
-	// Progress is called from the recording goroutine with every publication.
+	// Progress is called from the recording goroutine with every publication. It must not wait for anything.
 	Progress func(Progress)
 	// Notice is called with what a person should know at once.
 	Notice func(string)
@@ -82,7 +83,27 @@ type Result struct {
 	Device      device.Facts
 	Manifest    *ledger.Manifest
 	Interrupted bool
-	Totals      Totals
+}
+
+// ready checks what can be checked by cable, and sees to a tunnel where the phone needs one. stop ends that.
+func (s *source) ready(ctx context.Context) (stop func(), err error) {
+	entry, err := device.Find(ctx, s.udid)
+	if err != nil {
+		return nil, err
+	}
+	s.udid = entry.UDID
+	phone, err := device.Open(ctx, entry, s.o.Agent)
+	if err != nil {
+		return nil, err
+	}
+	if err := phone.CheckPairing(ctx); err != nil {
+		return nil, err
+	}
+	if err := phone.CheckDeveloperServices(ctx); err != nil {
+		return nil, err
+	}
+	s.o.Agent, stop, err = tunnel.Ensure(ctx, phone.Facts, s.o.Agent, s.o.TunnelWorker)
+	return stop, err
 }
 
 // publishEvery is the interval of regular publications.
@@ -101,7 +122,7 @@ const brokenLimit = time.Second
 func Run(ctx context.Context, o Options) (*Result, error) {
 	log := zerolog.Ctx(ctx)
 	src := newSource(o, log)
-	endTunnel, err := src.ownTunnel(ctx, o.TunnelWorker)
+	endTunnel, err := src.ready(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +200,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	err = errors.Join(err, aroundErr)
 	manifest, sealErr := session.Seal(rec.EndNs(hostclock.NowNs()), state, reason, rec.Extra(), o.Compress)
-	result := &Result{Dir: o.Dir, Device: conn.phone.Facts, Manifest: manifest, Interrupted: interrupted, Totals: *rec.Totals()}
+	result := &Result{Dir: o.Dir, Device: conn.phone.Facts, Manifest: manifest, Interrupted: interrupted}
 	return result, errors.Join(err, sealErr)
 }
 

@@ -114,6 +114,9 @@ func read(t *testing.T, dir string) *session {
 		case *ledger.TargetState:
 			c := *v
 			value = &c
+		case *p95.ClockBridge:
+			c := *v
+			value = &c
 		}
 		s.lines = append(s.lines, line{e.Seq, e.HostNs, value})
 	}
@@ -427,4 +430,101 @@ func TestADisplayWithoutFramesIsPointedOut(t *testing.T) {
 	if len(notices) != 1 || !strings.Contains(notices[0], "display 1 (") || !strings.Contains(notices[0], "display 2 (") || !strings.Contains(notices[0], "--display") {
 		t.Errorf("notices %q, want one that lists displays 1 and 2", notices)
 	}
+}
+
+// states are a session's words on the foreground, in order, each with who said it.
+func states(s *session) (words []string) {
+	for _, st := range all[ledger.TargetState](s) {
+		word := "background"
+		if st.Foreground {
+			word = "foreground"
+		}
+		words = append(words, word+" by "+st.By)
+	}
+	return words
+}
+
+// at does something at times of a recording that is about to begin.
+func at(t *testing.T, lab *sim.Lab, script map[time.Duration]sim.Fault) {
+	for when, f := range script {
+		time.AfterFunc(when, func() {
+			if _, err := lab.Apply(context.Background(), udid, f); err != nil {
+				t.Errorf("%s: %v", f.Kind, err)
+			}
+		})
+	}
+}
+
+func TestThePhonesWordBeatsTheOperatorsAfterAReconnection(t *testing.T) {
+	lab := startLab(t, "16.7", "[{for: 1h, hz: 60}]")
+	o := options(t, 7*time.Second)
+	o.Foreground = true
+	at(t, lab, map[time.Duration]sim.Fault{2 * time.Second: {Kind: "background"}, 3500 * time.Millisecond: {Kind: "disconnect", For: sim.Duration(800 * time.Millisecond)}})
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	s := read(t, o.Dir)
+	if got := strings.Join(states(s), ", "); got != "foreground by process-list, background by notification" {
+		t.Errorf("words on the foreground: %s", got)
+	}
+	receipts := all[p95.Receipt](s)
+	if last := receipts[len(receipts)-1]; last.Quality != p95.Background || last.ReconnectGeneration.N != 1 {
+		t.Errorf("last publication %s in reconnect generation %d, want background in 1", last.Quality, last.ReconnectGeneration.N)
+	}
+}
+
+func TestAReconnectionNeverRestartsTheApp(t *testing.T) {
+	lab := startLab(t, "15.8", "[{for: 1h, hz: 60}]")
+	o := options(t, 6*time.Second)
+	o.Launch = true
+	at(t, lab, map[time.Duration]sim.Fault{2500 * time.Millisecond: {Kind: "disconnect", For: sim.Duration(700 * time.Millisecond)}})
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	s := read(t, o.Dir)
+	for _, b := range all[adapter.Binding](s) {
+		if b.Target.Generation != 1 {
+			t.Errorf("generation %d: the app was started again", b.Target.Generation)
+		}
+	}
+	if receipts := all[p95.Receipt](s); receipts[len(receipts)-1].Quality != p95.Valid {
+		t.Errorf("last publication %s", receipts[len(receipts)-1].Quality)
+	}
+}
+
+func TestNothingOfBeforeTheSwitchCountsAfterIt(t *testing.T) {
+	lab := startLab(t, "16.7", "[{for: 1h, hz: 60}]")
+	o := options(t, 6*time.Second)
+	at(t, lab, map[time.Duration]sim.Fault{1500 * time.Millisecond: {Kind: "background"}, 3 * time.Second: {Kind: "foreground"}})
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	s := read(t, o.Dir)
+	// The first frame that counts after the return must have been on glass after the phone had it on the screen again. The bridges tell
+	// the phone's time of the moment at which the notification came; it cannot have come before that.
+	var bridge *p95.ClockBridge
+	var backNs int64
+	for _, l := range s.lines {
+		switch v := l.value.(type) {
+		case *p95.ClockBridge:
+			if bridge == nil {
+				bridge = v
+			}
+		case *ledger.TargetState:
+			if v.Foreground && v.By == "notification" {
+				backNs = l.hostNs
+			}
+		case *p95.Receipt:
+			if backNs == 0 || v.Quality != p95.Valid {
+				continue
+			}
+			deviceNs, _ := bridge.Timebase.Ns(bridge.DeviceContinuousMach)
+			noticedNs := deviceNs + (backNs - int64(appSettles) - bridge.HostReceiveNs)
+			if v.FirstSample.PresentationNs < noticedNs-int64(10*time.Millisecond) {
+				t.Errorf("a frame of %d ms before the notification counts after it", (noticedNs-v.FirstSample.PresentationNs)/1_000_000)
+			}
+			return
+		}
+	}
+	t.Error("P95 was never valid after the return")
 }

@@ -16,6 +16,7 @@ type lineage struct {
 	binding adapter.Binding
 	bridge  p95.ClockBridge // of the last exchange
 	any     bool
+	gone    bool // the bound process belongs to an earlier start of the phone: its pid means nothing any more
 }
 
 // connected is the binding of a connection on which the phone's clocks said b. The first one is epoch 1, generation 0.
@@ -27,6 +28,7 @@ func (l *lineage) connected(b p95.ClockBridge) adapter.Binding {
 	case b.Timebase != l.bridge.Timebase || restarted(l.bridge, b):
 		l.binding.SourceEpoch++
 		l.binding.ReconnectGeneration = 0
+		l.gone = true
 	default:
 		l.binding.ReconnectGeneration++
 	}
@@ -56,10 +58,11 @@ func restarted(before, after p95.ClockBridge) bool {
 	return !ok || movedNs < after.HostReceiveNs-before.HostSendNs-rebootSlackNs
 }
 
-// app is the binding when the target runs as this process. Another pid is another life of it.
+// app is the binding when the target runs as this process. Another pid is another life of it, and so is the same one after a restart.
 func (l *lineage) app(bundleID string, pid int64) adapter.Binding {
 	t := &l.binding.Target
-	if t.BundleID != bundleID || t.PID != pid {
+	if l.gone || t.BundleID != bundleID || t.PID != pid {
+		l.gone = false
 		t.BundleID, t.PID = bundleID, pid
 		t.Generation++
 	}

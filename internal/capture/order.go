@@ -1,18 +1,24 @@
 package capture
 
+import "time"
+
 // steadyMessages is how many messages of the tap must have come with identifiers that follow one another before a jump is taken for
 // a loss. The identifiers count what the device starts on the connection; that nothing else uses them up is seen, not documented.
 const steadyMessages = 8
 
 // order tells from the identifiers of the tap's messages whether they are all there. Each connection has its own.
 type order struct {
-	last   uint32
-	steady int // messages in a row that followed one another
-	any    bool
+	last      uint32
+	elsewhere int64
+	steady    int // messages in a row that followed one another
+	any       bool
 }
 
-// next takes the identifier of a message. lost is how many messages are missing before it; repeated says that it came before.
-func (o *order) next(id uint32) (lost int64, repeated bool) {
+// next takes the identifier of a message, and how many messages the device has started on other channels of the connection so far. lost is
+// how many messages are missing before it; repeated says that it came before.
+func (o *order) next(id uint32, elsewhere int64) (lost int64, repeated bool) {
+	others := elsewhere - o.elsewhere
+	o.elsewhere = elsewhere
 	switch {
 	case !o.any:
 		o.any = true
@@ -21,11 +27,57 @@ func (o *order) next(id uint32) (lost int64, repeated bool) {
 	case id == o.last:
 		return 0, true
 	case o.steady >= steadyMessages && id-o.last < 1<<31:
-		lost = int64(id - o.last - 1)
-		o.steady = 0
+		lost = max(0, int64(id-o.last-1)-others)
+		if lost > 0 {
+			o.steady = 0
+		}
 	default:
 		o.steady = 0
 	}
 	o.last = id
 	return lost, false
+}
+
+const (
+	// silenceLimit is how long a tap that has sent heartbeats may at least send nothing at all, and longestSilence at most: the
+	// silence is noticed within ten seconds.
+	silenceLimit, longestSilence = 7 * time.Second, 60 * time.Second
+	// lastWord is what a silent tap is given once more: a host that slept wakes to timers that are over and a socket that is full.
+	lastWord       = time.Second
+	heartbeatsSeen = 3
+)
+
+// silence tells when a tap has been silent for too long. Only one that sends heartbeats can be told from one that has nothing to say.
+type silence struct {
+	beats      int
+	lastBeatNs int64
+	longest    time.Duration // between heartbeats
+	warned     bool
+}
+
+// limit is how long the next message may take.
+func (s *silence) limit() time.Duration {
+	if s.warned {
+		return lastWord
+	}
+	return min(max(silenceLimit, 3*s.longest), longestSilence)
+}
+
+// broken takes a message.
+func (s *silence) broken(hostNs int64, isHeartbeat bool) {
+	s.warned = false
+	if !isHeartbeat {
+		return
+	}
+	if s.beats++; s.beats > 1 {
+		s.longest = max(s.longest, time.Duration(hostNs-s.lastBeatNs))
+	}
+	s.lastBeatNs = hostNs
+}
+
+// over is asked when a limit has passed.
+func (s *silence) over() bool {
+	was := s.warned
+	s.warned = true
+	return was && s.beats >= heartbeatsSeen
 }

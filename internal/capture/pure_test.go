@@ -2,6 +2,7 @@ package capture
 
 import (
 	"testing"
+	"time"
 
 	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/p95"
@@ -28,11 +29,57 @@ func TestOrderTakesAJumpForALossOnlyAfterAStretchWithoutOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var o order
 			for i, s := range steps {
-				if lost, repeated := o.next(s.id); lost != s.lost || repeated != s.repeated {
+				if lost, repeated := o.next(s.id, 0); lost != s.lost || repeated != s.repeated {
 					t.Errorf("step %d, identifier %d: lost %d, repeated %v; want %d, %v", i, s.id, lost, repeated, s.lost, s.repeated)
 				}
 			}
 		})
+	}
+}
+
+func TestMessagesOfOtherChannelsAreNoLoss(t *testing.T) {
+	var o order
+	for id := uint32(1); id <= 10; id++ {
+		o.next(id, 3)
+	}
+	if lost, _ := o.next(13, 5); lost != 0 {
+		t.Errorf("%d lost, though two messages went to other channels", lost)
+	}
+	if lost, _ := o.next(16, 6); lost != 1 {
+		t.Errorf("%d lost, want 1: of two identifiers one went elsewhere", lost)
+	}
+}
+
+func TestATapIsSilentOnlyAfterHeartbeatsAndALastWord(t *testing.T) {
+	var s silence
+	for range 5 {
+		if s.over() {
+			t.Fatal("a tap that never sent heartbeats counts as silent")
+		}
+	}
+	for i := range int64(3) {
+		s.broken(i*1_000_000_000, true)
+	}
+	if limit := s.limit(); limit != 7*time.Second {
+		t.Errorf("limit %s after beats a second apart, want 7 s", limit)
+	}
+	if s.over() || s.limit() != time.Second || !s.over() {
+		t.Error("want one more second after the first limit, and then the end")
+	}
+	s.broken(13_000_000_000, true)
+	if limit := s.limit(); limit != 33*time.Second {
+		t.Errorf("limit %s after 11 s between beats, want 33 s", limit)
+	}
+	s.broken(100_000_000_000, true)
+	if limit := s.limit(); limit != 60*time.Second {
+		t.Errorf("limit %s, want no more than 60 s", limit)
+	}
+	if s.over(); s.limit() != time.Second {
+		t.Error("no last word")
+	}
+	s.broken(101_000_000_000, false)
+	if s.limit() != 60*time.Second {
+		t.Error("a message did not end the last word")
 	}
 }
 
@@ -83,7 +130,9 @@ func TestLineageCountsEpochsReconnectsAndLivesOfTheApp(t *testing.T) {
 	check("relaunched", l.app("a", 11), 1, 2, 2)
 	check("phone restarted", l.connected(clocks(200e9, 40*second, 1)), 2, 0, 2)
 	check("relaunched with the pid of an earlier life", l.app("a", 10), 2, 0, 3)
-	other := clocks(210e9, 50*second, 1)
+	l.connected(clocks(300e9, 30*second, 1))
+	check("phone restarted, app with the same pid", l.app("a", 10), 3, 0, 4)
+	other := clocks(310e9, 40*second, 1)
 	other.Timebase = adapter.Timebase{Numer: 1, Denom: 1}
-	check("another timebase", l.connected(other), 3, 0, 3)
+	check("another timebase", l.connected(other), 4, 0, 4)
 }

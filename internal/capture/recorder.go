@@ -33,18 +33,20 @@ type Log interface {
 // Recorder turns what happens into lines. It is not safe for use by several goroutines. After the log's first error every method
 // does nothing, and Err tells it.
 //
-// Times: lines that are no records never go back in time, and a payload never has the time of a line before it, so that the order
-// of a wire file and an event log can be told from their times alone.
+// Times: a payload and what comes of it have its arrival, and never the time of a target.bind before it, so that the order of payloads and
+// binds can be told from their times alone. Lines of what happens on this side never go back in time.
 type Recorder struct {
 	log     Log
 	adapter *adapter.Adapter
 	meter   *p95.Meter // nil where nothing is published
 	err     error
 
-	lastNs       int64 // of the last payload or line that is no record
-	lastRecordNs int64
-	lastN        int64 // of the last publication
-	stampNs      int64 // of the lines that come of the payload in hand
+	lastNs        int64 // of the last payload, or line of this side
+	lastBindNs    int64
+	lastPayloadNs int64
+	lastRecordNs  int64
+	lastN         int64 // of the last publication
+	stampNs       int64 // of the lines that come of the payload in hand
 
 	bound      bool
 	binding    adapter.Binding
@@ -55,6 +57,7 @@ type Recorder struct {
 
 	names         map[int64]string // of processes, by pid
 	brokenSinceNs int64            // when the row stream broke; 0 while it is whole
+	markWire      bool             // the next payload is the first of a connection that is not the first
 	totals        Totals
 	receipt       p95.Receipt
 }
@@ -123,6 +126,7 @@ func (r *Recorder) Bind(nowNs int64, b adapter.Binding) {
 		return
 	}
 	at := r.control(nowNs)
+	r.lastBindNs = at
 	r.line(at, &b)
 	if r.meter != nil && r.err == nil {
 		_, r.err = r.meter.Bind(b, at)
@@ -149,9 +153,6 @@ func (r *Recorder) Foreground(nowNs int64, in bool, by string) {
 		r.meter.SetForeground(in, at)
 	}
 }
-
-// ForegroundKnown reports whether a target.state was written since the target was bound.
-func (r *Recorder) ForegroundKnown() bool { return r.foreground != foregroundUnknown }
 
 // Bridge writes a clock.bridge.
 func (r *Recorder) Bridge(b p95.ClockBridge) {
@@ -182,7 +183,7 @@ func (r *Recorder) EndConnection(nowNs int64) {
 	r.adapter.EndConnection((*rows)(r))
 	r.brokenSinceNs = 0
 	r.firstFrame = false
-	r.wire(nil)
+	r.markWire = r.lastPayloadNs > 0
 }
 
 func (r *Recorder) wire(payload []byte) {
@@ -196,8 +197,13 @@ func (r *Recorder) Payload(arrivalNs int64, payload []byte) {
 	if r.err != nil || len(payload) == 0 {
 		return
 	}
-	r.stampNs = max(arrivalNs, r.lastNs+1)
-	r.lastNs = r.stampNs
+	r.stampNs = max(arrivalNs, r.lastBindNs+1, r.lastPayloadNs)
+	r.lastPayloadNs = r.stampNs
+	r.lastNs = max(r.lastNs, r.stampNs)
+	if r.markWire {
+		r.markWire = false
+		r.wire(nil)
+	}
 	r.wire(payload)
 	r.adapter.Message(r.stampNs, payload, (*rows)(r))
 }

@@ -24,9 +24,9 @@ const (
 	bridgeEvery = 5 * time.Second
 	// bridgeTimeout and bridgeEvery together stay below ten seconds: the time in which a phone that fell silent is noticed.
 	bridgeTimeout = 4 * time.Second
-	// silenceLimit is how long a tap that has sent heartbeats may send nothing at all.
-	silenceLimit   = 8 * time.Second
-	heartbeatsSeen = 3
+	// appSettles is how long after a notification the app's frames begin to count: what the tap sends for longer than that was on the
+	// display before (it lags by its update interval and the way here).
+	appSettles = 300 * time.Millisecond
 	// Pauses between attempts to reach a phone again.
 	firstPause, longestPause = 200 * time.Millisecond, 2 * time.Second
 	// relaunchEvery is the pause between attempts to start the app on a phone that came back without it.
@@ -41,7 +41,9 @@ type source struct {
 	udid   string // known from the first connection on
 
 	retapWanted chan struct{}
-	inFront     atomic.Bool // the app was in the foreground by the last word of it
+	// What the recording goroutine knows of the app, for the others.
+	appPID  atomic.Int64 // 0 where it does not run, as far as is known
+	inFront atomic.Bool
 
 	// Of the recording goroutine.
 	lineage      lineage
@@ -128,10 +130,16 @@ func (s *source) connect(ctx context.Context, first bool) (_ *connection, err er
 	if err = s.findApp(ctx, c, first); err != nil {
 		return nil, err
 	}
-	if c.bridge, err = c.info.MachTime(ctx); err != nil {
+	if c.bridge, err = c.readClocks(ctx); err != nil {
 		return nil, err
 	}
 	return c, s.startTap(ctx, c)
+}
+
+func (c *connection) readClocks(ctx context.Context) (p95.ClockBridge, error) {
+	ctx, cancel := context.WithTimeout(ctx, bridgeTimeout)
+	defer cancel()
+	return c.info.MachTime(ctx)
 }
 
 func (s *source) startTap(ctx context.Context, c *connection) (err error) {
@@ -144,7 +152,8 @@ func (s *source) startTap(ctx context.Context, c *connection) (err error) {
 
 // findApp attaches to the app, or starts it, and asks whether it is in the foreground.
 func (s *source) findApp(ctx context.Context, c *connection, first bool) (err error) {
-	if !s.o.Launch || !first {
+	afresh := s.o.Launch && first
+	if !afresh {
 		if c.pid, err = c.procs.PIDOf(ctx, s.o.BundleID); err != nil {
 			return err
 		}
@@ -153,7 +162,7 @@ func (s *source) findApp(ctx context.Context, c *connection, first bool) (err er
 		return &device.Problem{Code: device.AppMissing, What: s.o.BundleID + " does not run", Remedy: "start it on the phone, or leave out --no-launch"}
 	}
 	if c.pid == 0 && !s.o.NoLaunch {
-		if err := c.launch(ctx, s.o); err != nil && first {
+		if err := c.launch(ctx, s.o.BundleID, afresh); err != nil && first {
 			return err
 		} else if err != nil {
 			s.log.Warn().Err(err).Msg("the app cannot be started yet")
@@ -164,37 +173,44 @@ func (s *source) findApp(ctx context.Context, c *connection, first bool) (err er
 		return err
 	}
 	i := slices.IndexFunc(list, func(p device.Process) bool { return p.PID == c.pid })
-	switch {
-	case s.o.Foreground:
-		c.inFront, c.by = true, "operator"
+	sameLife := !first && c.pid == s.appPID.Load()
+	switch wasInFront := sameLife && s.inFront.Load(); {
 	case i >= 0 && list[i].HasForeground:
 		c.inFront, c.by = list[i].Foreground, "process-list"
-	case first:
-		s.notice(fmt.Sprintf("iOS %s does not tell whether %s is in the foreground: P95 stays null until it comes there; if it is there now, say so with --foreground",
-			c.phone.OSVersion, s.o.BundleID))
-	case s.inFront.Load() && !s.o.NoLaunch:
+	case s.o.Foreground && (first || wasInFront):
+		c.inFront, c.by = true, "operator"
+	case wasInFront && !s.o.NoLaunch:
 		// It was in the foreground when the connection broke and nobody saw what happened since. Starting a running app brings it there.
-		if err := c.launch(ctx, s.o); err != nil {
+		if err := c.launch(ctx, s.o.BundleID, false); err != nil {
 			s.log.Warn().Err(err).Msg("whether the app is in the foreground is not known")
 			c.by = "process-list"
 		}
-	case s.inFront.Load():
+	case wasInFront:
 		c.by = "process-list" // it does not say that the app is in the foreground, so that counts as not
+	case !sameLife:
+		s.foregroundUnknown(c)
 	}
 	return nil
 }
 
-func (c *connection) launch(ctx context.Context, o Options) (err error) {
-	if c.pid, err = c.procs.Launch(ctx, o.BundleID, o.Launch); err == nil {
+// foregroundUnknown tells the user that P95 waits for a word on the foreground.
+func (s *source) foregroundUnknown(c *connection) {
+	s.notice(fmt.Sprintf("iOS %s does not tell whether %s is in the foreground: P95 stays null until it comes there; if it is there from the start, say so with --foreground",
+		c.phone.OSVersion, s.o.BundleID))
+}
+
+func (c *connection) launch(ctx context.Context, bundleID string, afresh bool) (err error) {
+	if c.pid, err = c.procs.Launch(ctx, bundleID, afresh); err == nil {
 		c.inFront, c.by = true, "launch"
 	}
 	return err
 }
 
 func (s *source) notice(text string) {
-	s.log.Warn().Msg(text)
 	if s.o.Notice != nil {
 		s.o.Notice(text)
+	} else {
+		s.log.Warn().Msg(text)
 	}
 }
 
@@ -301,6 +317,7 @@ func (s *source) announce(r *Recorder, c *connection) {
 	if c.pid != 0 {
 		b = s.lineage.app(s.o.BundleID, c.pid)
 	}
+	s.appPID.Store(c.pid)
 	r.NameProcesses(c.names)
 	r.Bind(nowNs, b)
 	r.Bridge(c.bridge)
@@ -309,6 +326,13 @@ func (s *source) announce(r *Recorder, c *connection) {
 	} else if c.by != "" {
 		s.setForeground(r, c.inFront, c.by)
 	}
+}
+
+// bindApp binds the app as it runs now.
+func (s *source) bindApp(r *Recorder, c *connection, pid int64) {
+	s.followDisplay(r, c)
+	s.appPID.Store(pid)
+	r.Bind(hostclock.NowNs(), s.lineage.app(s.o.BundleID, pid))
 }
 
 // firstReleaseWithDisplays is the first major release taken to report which display a frame is on, until its first frame shows.
@@ -372,21 +396,23 @@ func (s *source) readTapOnce(ctx context.Context, c *connection) (why string, er
 		}
 	}()
 	var o order
-	heartbeats := 0
+	var silence silence
 	for {
-		m, err := s.receive(ctx, c)
+		m, err := s.receive(ctx, c, silence.limit())
 		switch {
 		case errors.Is(context.Cause(ctx), errRetap):
 			return "row stream broken, and no reset in time", nil
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			if heartbeats >= heartbeatsSeen {
+			if silence.over() {
 				return "", &device.Problem{Code: device.NoAnswer, What: fmt.Sprintf("the tap of %s fell silent", s.udid), Err: err}
 			}
 			continue
 		case err != nil:
 			return "", err
 		}
-		lost, repeated := o.next(m.ID)
+		isBeat := m.Type == dtx.TypeData && strings.HasPrefix(string(m.Payload[:min(len(m.Payload), 6)]), "bplist")
+		silence.broken(m.HostNs, isBeat)
+		lost, repeated := o.next(m.ID, c.tap.Elsewhere())
 		if repeated {
 			s.do(ctx, func(r *Recorder) {
 				r.Lost(m.HostNs, ledger.SourceGap{Reason: ReasonPayloadRepeated, Messages: 1, Bytes: int64(len(m.Payload))})
@@ -400,23 +426,19 @@ func (s *source) readTapOnce(ctx context.Context, c *connection) (why string, er
 			})
 			return "payload lost", nil
 		}
-		if m.Type != dtx.TypeData {
-			continue
+		if m.Type == dtx.TypeData {
+			s.do(ctx, func(r *Recorder) { r.Payload(m.HostNs, m.Payload) })
 		}
-		if strings.HasPrefix(string(m.Payload[:min(len(m.Payload), 6)]), "bplist") {
-			heartbeats++
-		}
-		s.do(ctx, func(r *Recorder) { r.Payload(m.HostNs, m.Payload) })
 	}
 }
 
-func (s *source) receive(ctx context.Context, c *connection) (dtx.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
+func (s *source) receive(ctx context.Context, c *connection, patience time.Duration) (dtx.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return c.tap.Receive(ctx)
 }
 
-// readClocks asks for the phone's clocks every few seconds.
+// readClocks asks for the phone's clocks every few seconds, and whether the app still runs: the word of its end may have been missed.
 func (s *source) readClocks(ctx context.Context, c *connection) error {
 	tick := time.NewTicker(bridgeEvery)
 	defer tick.Stop()
@@ -426,9 +448,7 @@ func (s *source) readClocks(ctx context.Context, c *connection) error {
 		case <-ctx.Done():
 			return nil
 		}
-		asking, cancel := context.WithTimeout(ctx, bridgeTimeout)
-		b, err := c.info.MachTime(asking)
-		cancel()
+		b, err := c.readClocks(ctx)
 		if err != nil {
 			return err
 		}
@@ -436,56 +456,111 @@ func (s *source) readClocks(ctx context.Context, c *connection) error {
 			s.lineage.bridge = b
 			r.Bridge(b)
 		})
-	}
-}
-
-// watchApp follows the app through its lives, into the foreground and out of it.
-func (s *source) watchApp(ctx context.Context, c *connection) error {
-	for {
-		n, err := c.notes.Next(ctx)
+		pid, err := c.procs.PIDOf(ctx, s.o.BundleID)
 		if err != nil {
 			return err
 		}
-		if n.BundleID == "" && !n.Ended { // releases that name no bundle
-			pid, err := c.procs.PIDOf(ctx, s.o.BundleID)
+		if pid == 0 && s.appPID.Load() != 0 {
+			s.do(ctx, func(r *Recorder) {
+				s.appPID.Store(0)
+				s.setForeground(r, false, "process-list")
+			})
+		}
+	}
+}
+
+// watchApp follows the app through its lives, into the foreground and out of it. That it left counts at once. That it came, or lives anew,
+// counts a little later, when the tap has sent what was on the display before.
+func (s *source) watchApp(ctx context.Context, c *connection) error {
+	notes := make(chan device.AppState)
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			n, err := c.notes.Next(ctx)
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case notes <- n:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var coming *device.AppState
+	var settled <-chan time.Time
+	for {
+		select {
+		case n := <-notes:
+			ours, err := s.isOurs(ctx, c, &n)
 			if err != nil {
 				return err
 			}
-			if pid == n.PID {
-				n.BundleID = s.o.BundleID
+			if !ours {
+				continue
 			}
+			if !n.Foreground || n.PID != s.appPID.Load() {
+				s.do(ctx, func(r *Recorder) { s.setForeground(r, false, "notification") })
+			}
+			coming, settled = nil, nil
+			if n.Ended {
+				s.do(ctx, func(*Recorder) { s.appPID.Store(0) })
+			} else if n.Foreground || n.PID != s.appPID.Load() {
+				coming, settled = &n, time.After(appSettles)
+			}
+		case <-settled:
+			n := *coming
+			coming, settled = nil, nil
+			if c.names[n.PID] == "" {
+				if _, err := c.listProcesses(ctx); err != nil {
+					return err
+				}
+			}
+			names := c.names
+			s.do(ctx, func(r *Recorder) {
+				r.NameProcesses(names)
+				s.bindApp(r, c, n.PID)
+				s.setForeground(r, n.Foreground, "notification")
+			})
+		case err := <-failed:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		case <-ctx.Done():
+			return nil
 		}
-		if n.BundleID == s.o.BundleID && !n.Ended && c.names[n.PID] == "" {
-			if _, err := c.listProcesses(ctx); err != nil {
-				return err
-			}
-		}
-		names := c.names
-		s.do(ctx, func(r *Recorder) {
-			r.NameProcesses(names)
-			known := s.lineage.binding.Target.PID == n.PID
-			switch {
-			case !known && (n.BundleID != s.o.BundleID || n.Ended):
-				return // another app, or an earlier life
-			case !known:
-				s.followDisplay(r, c)
-				r.Bind(hostclock.NowNs(), s.lineage.app(s.o.BundleID, n.PID))
-			}
-			s.setForeground(r, n.Foreground, "notification")
-		})
 	}
+}
+
+// isOurs reports whether a notification is about the app under test, in this life or a new one.
+func (s *source) isOurs(ctx context.Context, c *connection, n *device.AppState) (bool, error) {
+	running := s.appPID.Load()
+	switch {
+	case n.BundleID != "" && n.BundleID != s.o.BundleID:
+		return false, nil // another app, whatever pid it has been given
+	case n.PID == running:
+		return true, nil
+	case n.Ended:
+		return false, nil // an earlier life
+	case n.BundleID != "":
+		return true, nil
+	}
+	pid, err := c.procs.PIDOf(ctx, s.o.BundleID) // a release that names no bundle
+	return pid == n.PID, err
 }
 
 // restoreApp starts the app on a phone that came back without it.
 func (s *source) restoreApp(ctx context.Context, c *connection) error {
-	if c.pid != 0 || s.o.NoLaunch {
-		return nil
-	}
-	for {
+	for c.pid == 0 && !s.o.NoLaunch {
 		select {
 		case <-time.After(relaunchEvery):
 		case <-ctx.Done():
 			return nil
+		}
+		if s.appPID.Load() != 0 {
+			return nil // somebody else did
 		}
 		pid, err := c.procs.Launch(ctx, s.o.BundleID, false)
 		if device.CodeOf(err) == device.AppMissing {
@@ -496,10 +571,10 @@ func (s *source) restoreApp(ctx context.Context, c *connection) error {
 			return err
 		}
 		s.do(ctx, func(r *Recorder) {
-			s.followDisplay(r, c)
-			r.Bind(hostclock.NowNs(), s.lineage.app(s.o.BundleID, pid))
+			s.bindApp(r, c, pid)
 			s.setForeground(r, true, "launch")
 		})
 		return nil
 	}
+	return nil
 }

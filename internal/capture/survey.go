@@ -15,7 +15,10 @@ import (
 // Survey is what a phone's tap sends while somebody listens.
 type Survey struct {
 	Rows      int64               `json:"rows"`
-	Frames    int64               `json:"frames"`
+	Frames    int64               `json:"frames"`   // that can be used
+	Unusable  int64               `json:"unusable"` // of a known form's name, but without what it needs
+	Present   []string            `json:"present"`  // arguments that an unusable one had
+	Gaps      int64               `json:"gaps"`
 	Forms     []string            `json:"forms"` // names of the frame forms that were seen
 	ByDisplay map[int64]int64     `json:"framesByDisplay"`
 	Names     []adapter.NameCount `json:"names"`
@@ -27,7 +30,7 @@ type Survey struct {
 // DisplayText names the displays that frames were on.
 func (s *Survey) DisplayText() string { return displayList(s.ByDisplay) }
 
-// Listen asks the phone's tap for everything that the render server's subsystem sends, and counts it. Nothing is recorded.
+// Listen asks the phone's tap for every signpost there is, and counts them. Nothing is recorded.
 func Listen(ctx context.Context, phone *device.Phone, howLong time.Duration) (*Survey, error) {
 	in, err := phone.OpenInstruments(ctx)
 	if err != nil {
@@ -42,7 +45,7 @@ func Listen(ctx context.Context, phone *device.Phone, howLong time.Duration) (*S
 	if err != nil {
 		return nil, err
 	}
-	t, err := in.StartTap(ctx, clocks.Timebase, device.Everything)
+	t, err := in.StartTap(ctx, clocks.Timebase, "")
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +80,11 @@ func Listen(ctx context.Context, phone *device.Phone, howLong time.Duration) (*S
 type surveyRows Survey
 
 func (s *surveyRows) Record(r *adapter.Record) {
+	if r.Quality == adapter.QualityUnsupportedSchema {
+		s.Unusable++
+		s.Present = append(s.Present[:0], r.PresentFields...)
+		return
+	}
 	s.Frames++
 	s.ByDisplay[r.DisplayID]++
 	if !slices.Contains(s.Forms, r.Name) {
@@ -84,4 +92,4 @@ func (s *surveyRows) Record(r *adapter.Record) {
 	}
 }
 func (s *surveyRows) Contributors(*adapter.Contributors) {}
-func (s *surveyRows) Gap(tap.Gap)                        {}
+func (s *surveyRows) Gap(tap.Gap)                        { s.Gaps++ }

@@ -123,8 +123,8 @@ func TestRecordingGoesOnThroughTunnelRestartsAndKilledTunnels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Totals.Gaps != int64(2*times) {
-		t.Errorf("%d gaps, want one for each of %d disturbances", result.Totals.Gaps, 2*times)
+	if result.Manifest.Counts[ledger.TypeSourceGap] != int64(2*times) {
+		t.Errorf("%d gaps, want one for each of %d disturbances", result.Manifest.Counts[ledger.TypeSourceGap], 2*times)
 	}
 	s := read(t, o.Dir)
 	s.nothingBridged()

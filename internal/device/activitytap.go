@@ -18,13 +18,10 @@ type Tap struct {
 	ch *dtx.Channel
 }
 
-// FramesOnly asks the device for nothing but what frames come under, on iOS and macOS.
+// FramesOnly asks the device for nothing but what frames come under.
 const FramesOnly = `(subsystem == "com.apple.coreanimation" AND (category == "IOMFBServer" OR category == "IOMFBServer.Stalls"))`
 
-// Everything asks for all signposts of the render server's subsystem: doctor counts what a release really sends.
-const Everything = `subsystem == "com.apple.coreanimation"`
-
-// StartTap opens the service and starts it. The predicate is an NSPredicate that the device applies; "" asks for every signpost.
+// StartTap opens the service and starts it. The predicate is an NSPredicate that the device applies; "" asks for every signpost there is.
 func (in *Instruments) StartTap(ctx context.Context, timebase adapter.Timebase, predicate string) (*Tap, error) {
 	ch, err := in.open(ctx, "activitytracetap")
 	if err != nil {
@@ -52,6 +49,12 @@ func (in *Instruments) StartTap(ctx context.Context, timebase adapter.Timebase, 
 
 // Channel is the code of the tap's channel.
 func (t *Tap) Channel() int64 { return int64(t.ch.Code()) }
+
+// Elsewhere is how many messages the device has started on other channels of the tap's connection: they use up identifiers too.
+func (t *Tap) Elsewhere() int64 {
+	s := t.in.Stats()
+	return s.Ignored + s.UnknownChannel
+}
 
 // Receive waits for the next message of the tap: rows, a heartbeat or a status object.
 func (t *Tap) Receive(ctx context.Context) (dtx.Message, error) {

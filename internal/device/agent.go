@@ -10,9 +10,12 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/danielpaulus/go-ios/ios"
+	"golang.org/x/net/http2"
 )
 
 // Agent is where a tunnel agent tells of its tunnels: go-ios's info API, which `framebridge tunnel` serves too.
@@ -40,8 +43,13 @@ type Tunnel struct {
 // maxAgentAnswer bounds what is read of an agent: a tunnel takes some 150 bytes.
 const maxAgentAnswer = 64 << 10
 
+// agentTimeout bounds the agent's answer: it is on this host, or near.
+const agentTimeout = 3 * time.Second
+
 // Find asks the agent for a phone's tunnel.
 func (a Agent) Find(ctx context.Context, udid string) (Tunnel, error) {
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
 	var t Tunnel
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.String()+"/tunnel/"+url.PathEscape(udid), nil)
 	if err != nil {
@@ -60,7 +68,8 @@ func (a Agent) Find(ctx context.Context, udid string) (Tunnel, error) {
 	case err != nil:
 		return t, a.fault(ctx, err)
 	case response.StatusCode == http.StatusNotFound:
-		return t, problem(NeedsTunnel, nil, tunnelRemedy, "the tunnel agent at %s has no tunnel to %s", a, udid)
+		why, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+		return t, problem(NeedsTunnel, errors.New(shorten(why)), "unlock the phone; the agent tries again", "the tunnel agent at %s has no tunnel to %s", a, udid)
 	case response.StatusCode != http.StatusOK:
 		return t, problem(BadAnswer, nil, tunnelRemedy, "the tunnel agent at %s answers %s", a, response.Status)
 	}
@@ -75,15 +84,36 @@ func (a Agent) Find(ctx context.Context, udid string) (Tunnel, error) {
 
 // fault is an agent that does not answer, or not as one.
 func (a Agent) fault(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
 	if silent(ctx, err) {
 		return problem(NoAnswer, err, "end it, and run `"+tunnelRemedy+"`", "the tunnel agent at %s does not answer", a)
 	}
 	return problem(BadAnswer, err, tunnelRemedy, "what answers at %s is no tunnel agent", a)
 }
 
+// Probe is nil where something at the phone's end of a tunnel still talks: its service discovery begins HTTP/2 as soon as it is greeted.
+func (a Agent) Probe(ctx context.Context, t Tunnel) error {
+	conn, err := a.dial(ctx, t, t.RSDPort)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer bound(ctx, conn)()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		return err
+	}
+	if err := http2.NewFramer(conn, conn).WriteSettings(); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, make([]byte, 1))
+	return err
+}
+
 // Answers reports whether an agent is there at all.
 func (a Agent) Answers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", a.String())
@@ -108,7 +138,7 @@ func (a Agent) dial(ctx context.Context, t Tunnel, port int) (net.Conn, error) {
 	}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
-		if err := silence(ctx, err, "the tunnel to "+t.UDID); CodeOf(err) != "" {
+		if err, explained := silence(ctx, err, "the tunnel to "+t.UDID); explained {
 			return nil, err
 		}
 		return nil, problem(ConnectionLost, err, "", "the tunnel to %s is broken", t.UDID)

@@ -56,12 +56,10 @@ func (d *DeviceInfo) MachTime(ctx context.Context) (p95.ClockBridge, error) {
 
 // Process is a running process.
 type Process struct {
-	PID            int64
-	Name           string // of the executable
-	IsApplication  bool
-	Foreground     bool
-	HasForeground  bool // whether the release tells Foreground
-	ExecutablePath string
+	PID           int64
+	Name          string // of the executable
+	Foreground    bool
+	HasForeground bool // whether the release tells Foreground
 }
 
 // Processes lists the running processes.
@@ -84,9 +82,11 @@ func (d *DeviceInfo) Processes(ctx context.Context) ([]Process, error) {
 		}
 		p := Process{PID: pid}
 		p.Name, _ = m["name"].(string)
-		p.ExecutablePath, _ = m["realAppName"].(string)
-		p.IsApplication, _ = m["isApplication"].(bool)
-		p.Foreground, p.HasForeground = m["foregroundRunning"].(bool)
+		if p.Foreground, p.HasForeground = m["foregroundRunning"].(bool); !p.HasForeground {
+			var n int64
+			n, p.HasForeground = integer(m["foregroundRunning"])
+			p.Foreground = n != 0
+		}
 		out = append(out, p)
 	}
 	return out, nil

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"syscall"
 )
 
 // Files reads an app's documents on a phone, whichever service carries them: Documents (AFC, every release) or FileService (iOS 17 and
@@ -34,11 +32,8 @@ const copyChunk = 64 << 10
 
 // lostOr names the condition behind an exchange that failed: no answer, an end of the connection, or an answer of another shape.
 func lostOr(ctx context.Context, err error, who string) error {
-	if err := silence(ctx, err, who); CodeOf(err) != "" {
+	if err, explained := silence(ctx, err, "the "+who); explained {
 		return err
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-		return problem(ConnectionLost, err, "", "the connection to the %s ended", who)
 	}
 	return problem(BadAnswer, err, "", "the %s answers with something else", who)
 }

@@ -82,10 +82,10 @@ func TestAHostileUsbmuxdIsAnErrorSoonAndNothingElse(t *testing.T) {
 		want   Code
 	}{
 		"silence":           {nil, NoAnswer},
-		"garbage":           {[]byte(strings.Repeat("x", 64)), ""},
-		"an endless length": {[]byte("\xff\xff\xff\x7f\x01\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00"), ""},
-		"a short length":    {[]byte("\x03\x00\x00\x00\x01\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00"), ""},
-		"half a message":    {muxMessage(map[string]any{"DeviceList": []any{}})[:20], ""},
+		"garbage":           {[]byte(strings.Repeat("x", 64)), BadAnswer},
+		"an endless length": {[]byte("\xff\xff\xff\x7f\x01\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00"), BadAnswer},
+		"a short length":    {[]byte("\x03\x00\x00\x00\x01\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00"), BadAnswer},
+		"half a message":    {muxMessage(map[string]any{"DeviceList": []any{}})[:20], ConnectionLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			muxd(t, func(conn net.Conn) {
@@ -107,6 +107,15 @@ func TestAHostileUsbmuxdIsAnErrorSoonAndNothingElse(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 		})
+	}
+}
+
+func TestTheCallersOwnEndIsNoFaultOfThePhone(t *testing.T) {
+	muxd(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := List(ctx); !errors.Is(err, context.Canceled) || CodeOf(err) != "" {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -237,7 +246,7 @@ func TestWhatAnswersAsATunnelAgent(t *testing.T) {
 			if CodeOf(err) != c.want || (err == nil) != (c.want == "") {
 				t.Errorf("%+v, %v; want code %q", tunnel, err, c.want)
 			}
-			if c.want != "" && !strings.Contains(err.Error(), "framebridge tunnel") {
+			if c.want == BadAnswer && !strings.Contains(err.Error(), "framebridge tunnel") {
 				t.Errorf("%v names no remedy", err)
 			}
 		})
@@ -341,6 +350,11 @@ func TestAnswersOfServicesAreReadWithCare(t *testing.T) {
 	s, ok := appState(map[string]any{"pid": uint64(7), "state_description": "Foreground Running", "displayID": "a"})
 	if !ok || s != (AppState{BundleID: "a", PID: 7, Foreground: true}) {
 		t.Errorf("%+v", s)
+	}
+	for bits, want := range map[uint64]AppState{1: {PID: 7, Ended: true}, 2: {PID: 7}, 4: {PID: 7}, 8: {PID: 7, Foreground: true}, 32: {PID: 7, Foreground: true}} {
+		if s, ok := appState(map[string]any{"pid": uint64(7), "state": bits, "state_description": "Im Vordergrund"}); !ok || s != want {
+			t.Errorf("state %d: %+v, want %+v", bits, s, want)
+		}
 	}
 	for v, want := range map[any]int64{uint64(5): 5, int64(-5): -5, uint32(6): 6, 7.0: 7} {
 		if n, ok := integer(v); !ok || n != want {

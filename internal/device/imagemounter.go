@@ -71,7 +71,8 @@ func (p *Phone) askImageMounter(ctx context.Context, request map[string]any) (ma
 		return rw.Read(&answer)
 	})
 	if err != nil {
-		return nil, silence(ctx, fmt.Errorf("image mounter: %w", err), "the image mounter")
+		err, _ = silence(ctx, fmt.Errorf("image mounter: %w", err), "the image mounter")
+		return nil, err
 	}
 	if word, ok := answer["Error"]; ok {
 		err := errors.New(fmt.Sprint(word))

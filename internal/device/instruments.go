@@ -63,6 +63,8 @@ func (p *Phone) explain(ctx context.Context, err error, what string) error {
 		return problem(ServiceRefused, err, "", "%s refuses %s", p.UDID, what)
 	case errors.Is(err, dtx.ErrFraming):
 		return problem(BadAnswer, err, "", "%s answers %s with bytes that are no DTX", p.UDID, what)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
 	case ctx.Err() != nil:
 		return problem(NoAnswer, err, replugRemedy, "%s does not answer %s", p.UDID, what)
 	}

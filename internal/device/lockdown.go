@@ -101,7 +101,7 @@ func (l *lockdown) startService(ctx context.Context, name string) (port uint16, 
 
 // explain turns lockdownd's error words into what they mean for a person.
 func (l *lockdown) explain(ctx context.Context, err error, what string) error {
-	if err := silence(ctx, err, "lockdownd"); CodeOf(err) != "" {
+	if err, explained := silence(ctx, err, "lockdownd"); explained {
 		return err
 	}
 	has := func(word string) bool { return bytes.Contains([]byte(err.Error()), []byte(word)) }
@@ -142,7 +142,8 @@ func (l *lockdown) service(ctx context.Context, e Entry, record ios.PairRecord, 
 	if useTLS {
 		if err := guarded(func() error { return dc.EnableSessionSsl(record) }); err != nil {
 			conn.Close()
-			return nil, silence(ctx, fmt.Errorf("TLS with %s: %w", name, err), name)
+			err, _ = silence(ctx, fmt.Errorf("TLS with %s: %w", name, err), name)
+			return nil, err
 		}
 	}
 	release()

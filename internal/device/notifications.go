@@ -32,11 +32,16 @@ type AppState struct {
 	Ended      bool
 }
 
-// The states as SpringBoard words them; obscured means that something is drawn over an app that is still in the foreground.
+// SpringBoard's bits for an app's state (BKSApplicationState in public headers), and its words for them. Obscured means that something is
+// drawn over an app that is still in the foreground.
 const (
-	stateForeground         = "Foreground Running"
-	stateForegroundObscured = "Foreground Running Obscured"
-	stateTerminated         = "Terminated"
+	bitTerminated         = 1
+	bitForeground         = 8
+	bitForegroundObscured = 32
+
+	wordsTerminated         = "Terminated"
+	wordsForeground         = "Foreground Running"
+	wordsForegroundObscured = "Foreground Running Obscured"
 )
 
 // Next waits for the next change of any app.
@@ -59,12 +64,18 @@ func (n *Notifications) Next(ctx context.Context) (AppState, error) {
 	}
 }
 
+// appState reads a notification. The number says what the words say, in any language; releases without it have the words alone.
 func appState(v any) (s AppState, ok bool) {
 	m, _ := v.(map[string]any)
 	pid, hasPID := integer(m["pid"])
+	bits, hasBits := integer(m["state"])
 	words, hasWords := m["state_description"].(string)
 	s.BundleID, _ = m["displayID"].(string)
-	s.PID, s.Ended = pid, words == stateTerminated
-	s.Foreground = words == stateForeground || words == stateForegroundObscured
-	return s, hasPID && hasWords
+	s.PID = pid
+	if hasBits {
+		s.Foreground, s.Ended = bits&(bitForeground|bitForegroundObscured) != 0, bits == bitTerminated
+	} else {
+		s.Foreground, s.Ended = words == wordsForeground || words == wordsForegroundObscured, words == wordsTerminated
+	}
+	return s, hasPID && (hasBits || hasWords)
 }

@@ -9,6 +9,7 @@ const (
 	usbmuxdRemedy = "sudo apt-get install -y usbmuxd && sudo systemctl start usbmuxd"
 	// Debian's usbmuxd package brings the udev rule that gives usbmuxd the device.
 	usbRightsRemedy    = "sudo apt-get install -y --reinstall usbmuxd && sudo udevadm control --reload && sudo systemctl restart usbmuxd, and plug the phone in again"
+	muxRestartRemedy   = "sudo systemctl restart usbmuxd"
 	kernelTunnelRemedy = "sudo framebridge tunnel --kernel"
 )
 

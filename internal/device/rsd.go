@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
-	"syscall"
 
 	"github.com/danielpaulus/go-ios/ios"
 
@@ -63,7 +61,8 @@ func (t *rsdTransport) connect(ctx context.Context, service string) (net.Conn, e
 	release := bound(ctx, conn)
 	if err := guarded(func() error { return ios.RsdCheckin(conn) }); err != nil {
 		conn.Close()
-		return nil, silence(ctx, fmt.Errorf("check-in at %s: %w", service, err), service+" of "+t.facts.UDID)
+		err, _ = silence(ctx, fmt.Errorf("check-in at %s: %w", service, err), service+" of "+t.facts.UDID)
+		return nil, err
 	}
 	release()
 	return conn, nil
@@ -93,11 +92,8 @@ func discover(ctx context.Context, a Agent, t Tunnel) (map[string]int, error) {
 }
 
 func rsdError(ctx context.Context, t Tunnel, err error) error {
-	if err := silence(ctx, err, "service discovery of "+t.UDID); CodeOf(err) != "" {
+	if err, explained := silence(ctx, err, "service discovery of "+t.UDID); explained {
 		return err
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-		return problem(ConnectionLost, err, replugRemedy, "%s ends the connection to its service discovery", t.UDID)
 	}
 	return problem(BadAnswer, err, "", "%s answers service discovery with something else", t.UDID)
 }

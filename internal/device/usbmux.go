@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/danielpaulus/go-ios/ios"
@@ -32,6 +34,9 @@ func dialMux(ctx context.Context) (conn net.Conn, release func(), err error) {
 	}
 	var d net.Dialer
 	conn, err = d.DialContext(ctx, network, address)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, nil, problem(UsbmuxdAbsent, err, usbmuxdRemedy, "usbmuxd does not answer at %s", address)
 	}
@@ -69,13 +74,36 @@ func silent(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || bounded && !time.Now().Before(deadline) || errors.As(err, &ne) && ne.Timeout()
 }
 
-// silence turns a timeout into NoAnswer, and leaves every other error alone.
-func silence(ctx context.Context, err error, who string) error {
-	if err != nil && CodeOf(err) == "" && silent(ctx, err) {
-		return problem(NoAnswer, err, replugRemedy, "%s does not answer", who)
+// silence turns a timeout into NoAnswer, a connection's end into ConnectionLost and the caller's own end into his error, and leaves every
+// other error alone; explained says whether it did any of that, or err was a Problem already.
+func silence(ctx context.Context, err error, who string) (_ error, explained bool) {
+	remedy := replugRemedy
+	if who == muxName {
+		remedy = muxRestartRemedy
 	}
-	return err
+	switch {
+	case CodeOf(err) != "":
+		return err, true
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err(), true
+	case silent(ctx, err):
+		return problem(NoAnswer, err, remedy, "%s does not answer", who), true
+	case lost(err):
+		return problem(ConnectionLost, err, remedy, "%s ended the connection", who), true
+	}
+	return err, false
 }
+
+// lost reports whether err is a connection's end, in words too: go-ios does not wrap it.
+func lost(err error) bool {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) {
+		return true
+	}
+	text := err.Error()
+	return strings.Contains(text, "EOF") || strings.Contains(text, "reset by peer") || strings.Contains(text, "broken pipe")
+}
+
+const muxName = "usbmuxd"
 
 // Entry is an attached device as usbmuxd lists it.
 type Entry struct {
@@ -86,6 +114,8 @@ type Entry struct {
 
 // List asks usbmuxd for the attached devices.
 func List(ctx context.Context) ([]Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
+	defer cancel()
 	conn, _, err := dialMux(ctx)
 	if err != nil {
 		return nil, err
@@ -97,7 +127,10 @@ func List(ctx context.Context) ([]Entry, error) {
 		return err
 	})
 	if err != nil {
-		return nil, silence(ctx, err, "usbmuxd")
+		if err, explained := silence(ctx, err, muxName); explained {
+			return nil, err
+		}
+		return nil, problem(BadAnswer, err, muxRestartRemedy, "what answers as usbmuxd is none")
 	}
 	entries := make([]Entry, 0, len(list.DeviceList))
 	for _, d := range list.DeviceList {
@@ -130,7 +163,7 @@ func Find(ctx context.Context, udid string) (Entry, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return Entry{}, problem(NotAttached, nil, "name one with --udid", "%d devices are attached: %s", len(found), strings.Join(names, ", "))
+		return Entry{}, problem(NotAttached, nil, "give the UDID of one", "%d devices are attached: %s", len(found), strings.Join(names, ", "))
 	case len(names) == 0 && appleOnBus(os.DirFS("/")) > 0:
 		return Entry{}, problem(NotAttached, nil, usbRightsRemedy, "an Apple device is on the USB bus, but usbmuxd does not list it")
 	case len(names) == 0:
@@ -172,6 +205,8 @@ func WaitAttached(ctx context.Context, udid string) (Entry, error) {
 
 // pairRecord reads this host's pairing with the device from usbmuxd.
 func pairRecord(ctx context.Context, udid string) (ios.PairRecord, error) {
+	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
+	defer cancel()
 	conn, _, err := dialMux(ctx)
 	if err != nil {
 		return ios.PairRecord{}, err
@@ -183,7 +218,7 @@ func pairRecord(ctx context.Context, udid string) (ios.PairRecord, error) {
 		return err
 	})
 	if err != nil {
-		if err := silence(ctx, err, "usbmuxd"); CodeOf(err) != "" {
+		if err, explained := silence(ctx, err, muxName); explained {
 			return record, err
 		}
 		return record, problem(NotPaired, nil, pairRemedy(udid), "this host is not paired with %s", udid)
@@ -202,7 +237,7 @@ func connectPort(ctx context.Context, deviceID int, port uint16) (net.Conn, func
 	})
 	if err != nil {
 		conn.Close()
-		if err := silence(ctx, err, "usbmuxd"); CodeOf(err) != "" {
+		if err, explained := silence(ctx, err, muxName); explained {
 			return nil, nil, err
 		}
 		return nil, nil, problem(ConnectionLost, err, "plug it in again", "the device refused a connection, or is gone")

@@ -36,10 +36,20 @@ type Summary struct {
 	Gaps         map[string]*Gap       `json:"gaps"` // by reason
 	Sources      map[string]int64      `json:"sourceStates"`
 	Epochs       int64                 `json:"sourceEpochs"`
-	Binds        []adapter.Binding     `json:"-"`
+	Targets      []Target              `json:"targets"`
 	Contributors []Process             `json:"framesByProcess"`
 	Publications map[string]int64      `json:"publications"` // by quality
 	Extra        map[string]int64      `json:"counts"`
+}
+
+// Target is what a target.bind bound.
+type Target struct {
+	BundleID            string `json:"bundleId"`
+	PID                 int64  `json:"pid"`
+	Generation          int64  `json:"generation"`
+	SourceEpoch         int64  `json:"sourceEpoch"`
+	ReconnectGeneration int64  `json:"reconnectGeneration"`
+	PrimaryDisplayID    int64  `json:"primaryDisplayId"`
 }
 
 // Gap adds up the source gaps of one reason.
@@ -114,7 +124,7 @@ func Of(log interface{ Next(*ledger.Event) error }) (*Summary, error) {
 		case *ledger.Start:
 			s.SessionID, s.Name, s.Tool, s.Device, s.Evidence, s.NoHostClock = v.SessionID, v.Name, v.Tool, v.Device, string(v.Evidence), v.NoHostClock
 		case *adapter.Binding:
-			s.Binds = append(s.Binds, *v)
+			s.Targets = append(s.Targets, Target{v.Target.BundleID, v.Target.PID, v.Target.Generation, v.SourceEpoch, v.ReconnectGeneration, v.PrimaryDisplayID})
 			s.PrimaryDisplayID = v.PrimaryDisplayID
 			s.Epochs = max(s.Epochs, v.SourceEpoch)
 		case *adapter.Record:
@@ -231,10 +241,10 @@ func (s *Summary) OneDisplayOnly() bool {
 	return len(s.Displays) == 1 && s.Displays[0].DisplayID == 0 && s.Displays[0].Frames > 0
 }
 
-// Target names what was bound last, the zero Target where nothing was.
-func (s *Summary) Target() adapter.Target {
-	if len(s.Binds) == 0 {
-		return adapter.Target{}
+// Target is the target that was bound last, the zero Target where none was.
+func (s *Summary) Target() Target {
+	if len(s.Targets) == 0 {
+		return Target{}
 	}
-	return s.Binds[len(s.Binds)-1].Target
+	return s.Targets[len(s.Targets)-1]
 }

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -26,14 +27,18 @@ import (
 const (
 	// lookEvery is how often usbmuxd is asked what is attached.
 	lookEvery = time.Second
-	// startTimeout is how long a worker may take to make its tunnel. A phone that is asked for the first time takes some seconds.
-	startTimeout = 20 * time.Second
+	// startTimeout is how long a worker may take to make its tunnel: a phone takes a second or two.
+	startTimeout = 8 * time.Second
 	// Pauses between lives of a worker, the longer the shorter the lives are.
 	firstPause, longestPause = 200 * time.Millisecond, 10 * time.Second
 	// goodLife is a life after which the next failure is the first again.
 	goodLife = 10 * time.Second
 	// stopTimeout is how long a worker may take to end when asked.
 	stopTimeout = 2 * time.Second
+	// A tunnel is asked every probeEvery whether the phone's end of it still talks. After maxSilent failures in a row, or where nobody
+	// listens any more, its worker is ended: it may hang as well as die.
+	probeEvery, probeTimeout = 2 * time.Second, 2 * time.Second
+	maxSilent                = 3
 	// maxLine bounds a worker's first line.
 	maxLine = 64 << 10
 )
@@ -101,6 +106,7 @@ func (s *Supervisor) look(ctx context.Context, all *sync.WaitGroup) {
 		if e, there := attached[udid]; !there || e.DeviceID != p.deviceID {
 			p.end()
 			delete(s.phones, udid)
+			delete(s.waiting, udid)
 		}
 	}
 	var fresh []device.Entry
@@ -110,21 +116,25 @@ func (s *Supervisor) look(ctx context.Context, all *sync.WaitGroup) {
 		}
 	}
 	s.mu.Unlock()
+	var asked sync.WaitGroup // one that is silent must not hold up the others
 	for _, e := range fresh {
-		facts, err := device.ReadFacts(ctx, e)
-		if err != nil {
-			zerolog.Ctx(ctx).Debug().Err(err).Str("udid", e.UDID).Msg("not ready yet")
-			continue // the next look tries again
-		}
-		caring, end := context.WithCancel(ctx)
-		p := &phone{deviceID: e.DeviceID, end: end, restart: make(chan struct{}, 1)}
-		s.mu.Lock()
-		s.phones[e.UDID] = p
-		s.mu.Unlock()
-		if facts.NeedsTunnel() {
-			all.Go(func() { s.care(caring, e.UDID, p) })
-		}
+		asked.Go(func() {
+			facts, err := device.ReadFacts(ctx, e)
+			if err != nil {
+				zerolog.Ctx(ctx).Debug().Err(err).Str("udid", e.UDID).Msg("not ready yet")
+				return // the next look tries again
+			}
+			caring, end := context.WithCancel(ctx)
+			p := &phone{deviceID: e.DeviceID, end: end, restart: make(chan struct{}, 1)}
+			s.mu.Lock()
+			s.phones[e.UDID] = p
+			s.mu.Unlock()
+			if facts.NeedsTunnel() {
+				all.Go(func() { s.care(caring, e.UDID, p) })
+			}
+		})
 	}
+	asked.Wait()
 	s.mu.Lock()
 	s.looked = true
 	s.mu.Unlock()
@@ -198,12 +208,14 @@ func (s *Supervisor) live(ctx context.Context, udid string, p *phone) error {
 	died := func(err error) error {
 		return fmt.Errorf("tunnel worker: %w%s", cmp(err, errors.New("ended")), stderr.lastLine())
 	}
+	var made device.Tunnel
 	select {
 	case line := <-first:
 		var t device.Tunnel
 		if err := json.Unmarshal(line, &t); err != nil || t.UDID != udid {
 			return stop(fmt.Errorf("tunnel worker: expected a tunnel to %s, found %.200q", udid, line))
 		}
+		made = t
 		s.set(udid, p, &t, nil)
 	case err := <-ended:
 		return died(err)
@@ -212,13 +224,50 @@ func (s *Supervisor) live(ctx context.Context, udid string, p *phone) error {
 	case <-ctx.Done():
 		return stop(ctx.Err())
 	}
+	dead := make(chan error, 1)
+	probing, enough := context.WithCancel(ctx)
+	defer enough()
+	go func() {
+		if err := probe(probing, made); err != nil {
+			dead <- err
+		}
+	}()
 	select {
 	case err := <-ended:
 		return died(err)
+	case err := <-dead:
+		return stop(fmt.Errorf("the tunnel leads nowhere any more: %w", err))
 	case <-p.restart:
 		return stop(errRestart)
 	case <-ctx.Done():
 		return stop(ctx.Err())
+	}
+}
+
+// probe returns when the tunnel no longer leads to the phone, or nil when ctx ends.
+func probe(ctx context.Context, t device.Tunnel) error {
+	agent := device.Agent{Host: "localhost"} // where workers listen
+	for failed := 0; ; {
+		select {
+		case <-time.After(probeEvery):
+		case <-ctx.Done():
+			return nil
+		}
+		asking, cancel := context.WithTimeout(ctx, probeTimeout)
+		err := agent.Probe(asking, t)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			failed = 0
+		case errors.Is(err, syscall.ECONNREFUSED):
+			return err
+		default:
+			if failed++; failed == maxSilent {
+				return err
+			}
+		}
 	}
 }
 

@@ -75,6 +75,16 @@ func (a *agent) kill(t *testing.T) {
 	}
 }
 
+// stop has the worker hang.
+func (a *agent) stop(t *testing.T) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.pids[len(a.pids)-1].Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
 func startAgent(t *testing.T) *agent {
 	t.Helper()
 	a := &agent{}
@@ -160,6 +170,8 @@ func TestTunnelsComeBackWhateverEndsThem(t *testing.T) {
 
 	a.kill(t)
 	up("a tunnel after its worker was killed")
+	a.stop(t)
+	up("a tunnel after its worker was stopped and hangs")
 	if err := goios.StopTunnelForDevice(udid, a.Agent.Host, a.Agent.Port); err != nil {
 		t.Errorf("DELETE: %v", err)
 	}

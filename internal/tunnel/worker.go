@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"strconv"
-	"time"
 
 	"github.com/danielpaulus/go-ios/ios"
 	goios "github.com/danielpaulus/go-ios/ios/tunnel"
@@ -16,16 +13,8 @@ import (
 	"github.com/framebridge/framebridge/internal/device"
 )
 
-const (
-	// probeEvery is how often a worker looks whether its tunnel still stands: go-ios closes its listener when the data plane dies.
-	probeEvery   = 500 * time.Millisecond
-	probeTimeout = 2 * time.Second
-	// maxProbesFailed is how many looks in a row may fail: a system that is busy refuses a connection now and then.
-	maxProbesFailed = 3
-)
-
-// Work makes a tunnel to one phone through go-ios, writes it to out as a line, and keeps it until in ends (nobody wants it any more) or
-// the tunnel does. It is a process's whole work: go-ios leaves goroutines behind, and may panic in them.
+// Work makes a tunnel to one phone through go-ios, writes it to out as a line, and keeps it until in ends: nobody wants it any more. Whether
+// it still leads anywhere is for the supervisor to see. It is a process's whole work: go-ios leaves goroutines behind, and may panic in them.
 func Work(ctx context.Context, udid string, kernel bool, in io.Reader, out io.Writer) error {
 	ctx, unwanted := context.WithCancel(ctx)
 	defer unwanted()
@@ -38,44 +27,27 @@ func Work(ctx context.Context, udid string, kernel bool, in io.Reader, out io.Wr
 		return err
 	}
 	phone := ios.DeviceEntry{DeviceID: entry.DeviceID, Properties: ios.DeviceProperties{SerialNumber: udid, DeviceID: entry.DeviceID, ConnectionType: entry.Connection}}
-	t, probe, err := open(ctx, phone, kernel)
+	t, err := open(ctx, phone, kernel)
 	if err != nil {
 		return err
 	}
 	if err := json.NewEncoder(out).Encode(t); err != nil {
 		return err
 	}
-	failed := 0
-	for {
-		select {
-		case <-time.After(probeEvery):
-		case <-ctx.Done():
-			return nil
-		}
-		conn, err := net.DialTimeout("tcp", probe, probeTimeout)
-		if err == nil {
-			conn.Close()
-			failed = 0
-			continue
-		}
-		if failed++; failed == maxProbesFailed {
-			return fmt.Errorf("the tunnel is gone: %w", err)
-		}
-	}
+	<-ctx.Done()
+	return nil
 }
-
-// open makes the tunnel; probe is an address that answers for as long as it stands.
-func open(ctx context.Context, phone ios.DeviceEntry, kernel bool) (t device.Tunnel, probe string, err error) {
+func open(ctx context.Context, phone ios.DeviceEntry, kernel bool) (t device.Tunnel, err error) {
 	facts, err := device.ReadFacts(ctx, device.Entry{UDID: phone.Properties.SerialNumber, DeviceID: phone.DeviceID, Connection: phone.Properties.ConnectionType})
 	if err != nil {
-		return t, "", err
+		return t, err
 	}
 	var made goios.Tunnel
 	port := 0
 	switch {
 	case facts.TunnelByCable() && !kernel:
 		if port, err = freePort(); err != nil {
-			return t, "", err
+			return t, err
 		}
 		made, err = goios.ConnectUserSpaceTunnelLockdown(phone, port)
 	case facts.TunnelByCable():
@@ -86,14 +58,9 @@ func open(ctx context.Context, phone ios.DeviceEntry, kernel bool) (t device.Tun
 		err = errors.New("iOS 17.0 to 17.3 has kernel tunnels only: run `sudo framebridge tunnel --kernel`")
 	}
 	if err != nil {
-		return t, "", err
+		return t, err
 	}
-	t = device.Tunnel{UDID: phone.Properties.SerialNumber, Address: made.Address, RSDPort: made.RsdPort, Userspace: port > 0, UserspacePort: port}
-	probe = net.JoinHostPort(t.Address, strconv.Itoa(t.RSDPort))
-	if t.Userspace {
-		probe = net.JoinHostPort("localhost", strconv.Itoa(port))
-	}
-	return t, probe, nil
+	return device.Tunnel{UDID: phone.Properties.SerialNumber, Address: made.Address, RSDPort: made.RsdPort, Userspace: port > 0, UserspacePort: port}, nil
 }
 
 // manual is go-ios's path to iOS 17.0 to 17.3: over the phone's network interface, with a pairing of its own.
