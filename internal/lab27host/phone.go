@@ -56,7 +56,8 @@ type phone struct {
 	files    *device.Documents // nil where there is no connection
 }
 
-// do runs an exchange with the app's files. One that fails by the connection's fault closes it, so that the next begins with another.
+// do runs an exchange with the app's files. One that fails by the connection's fault, or is given up, closes it, so that the next begins
+// with another.
 func (p *phone) do(ctx context.Context, exchange func(*device.Documents) error) error {
 	if p.files == nil {
 		files, err := p.device.OpenDocuments(ctx, p.bundleID)
@@ -73,7 +74,7 @@ func (p *phone) do(ctx context.Context, exchange func(*device.Documents) error) 
 		p.files = files
 	}
 	err := exchange(p.files)
-	if device.CodeOf(err) != "" {
+	if device.CodeOf(err) != "" || ctx.Err() != nil {
 		p.close()
 	}
 	return err

@@ -2,10 +2,10 @@ package lab27host
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -260,26 +260,31 @@ func (r *run) withdraw(ctx context.Context) error {
 	return r.phone.do(ctx, func(files *device.Documents) error { return withdraw(ctx, files, &r.Request) })
 }
 
-// cancel gives the run up: the request is taken back, or else the app is told until the run is sealed. A run that has only just begun may
-// not hear it the first time. ran reports whether there is a run.
+// cancel gives the run up: the request is taken back, or else the app is told until the run is sealed; one that has only just begun may not
+// hear it the first time. ran reports whether there is a run.
 func (r *run) cancel(ctx context.Context) (ran bool, err error) {
 	r.Stage(Stage{Name: "cancelling"})
-	if r.withdraw(ctx) == nil {
-		return false, errWithdrawn
-	}
-	if ran, err := r.taken(ctx); !ran {
-		return false, cmp.Or(err, errWithdrawn) // it never was there
-	}
-	err = r.look(ctx, cancelPatience, func() time.Duration { return lookSoon }, func() (bool, error) {
-		if yes, err := r.sealed(ctx); yes {
-			return yes, err
+	err = r.look(ctx, cancelPatience, func() time.Duration { return lookSoon }, func() (over bool, err error) {
+		if err := r.withdraw(ctx); err == nil {
+			return true, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		if ran, err = r.taken(ctx); !ran {
+			return err == nil, err // it was not sent at all
+		}
+		if over, err := r.sealed(ctx); over {
+			return true, err
 		}
 		return false, r.phone.device.PostNotification(ctx, lab27.CancelNotification)
 	})
-	if errors.Is(err, errPatience) {
+	switch {
+	case errors.Is(err, errPatience) && ran:
 		err = fmt.Errorf("%w, though it was cancelled: %w", ErrNotSealed, err)
+	case err == nil && !ran:
+		err = errWithdrawn
 	}
-	return true, err
+	return ran, err
 }
 
 // pull brings the bundle into the session.
