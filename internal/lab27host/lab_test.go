@@ -2,11 +2,13 @@ package lab27host
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/danielpaulus/go-ios/ios"
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
@@ -17,7 +19,10 @@ import (
 	"github.com/framebridge/framebridge/lab27/app"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	ios.SetLogger(slog.New(slog.DiscardHandler)) // connections are cut here on purpose
+	goleak.VerifyTestMain(m)
+}
 
 // phoneLab is a lab with one phone that carries the app, and the way to it.
 type phoneLab struct {

@@ -1,0 +1,104 @@
+package lab27host
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/framebridge/framebridge/internal/sessiontest"
+	"github.com/framebridge/framebridge/lab27"
+)
+
+// logged is a line of an event log, as far as these tests look at it.
+type logged struct {
+	Type        string `json:"type"`
+	SourceEpoch int64  `json:"sourceEpoch"`
+	Payload     struct {
+		EndMach int64 `json:"endMach"`
+	} `json:"payload"`
+}
+
+// during is the report of a bundle whose brackets were taken at two mach continuous times.
+func during(from, to int64) *lab27.Report {
+	return &lab27.Report{Summary: &lab27.Summary{Before: lab27.Bracket{ContinuousMach: from}, After: lab27.Bracket{ContinuousMach: to}}}
+}
+
+func TestAMatchTakesTheFramesOfTheEpochInWhichTheRunRan(t *testing.T) {
+	session := filepath.Join(t.TempDir(), "s")
+	sessiontest.Session{Seconds: 20}.Record(t, session)
+	text, err := os.ReadFile(filepath.Join(session, "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Read with nothing of this project's: the ends of the frames of both epochs, and before how many of them each gap stands.
+	ends, gaps, bridges, epoch := map[int64][]int64{}, map[int64][]int{}, map[int64]int{}, int64(0)
+	for line := range strings.Lines(string(text)) {
+		var l logged
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		switch l.Type {
+		case "target.bind":
+			epoch = l.SourceEpoch
+		case "display.frame-lifetime.raw":
+			ends[epoch] = append(ends[epoch], l.Payload.EndMach)
+		case "source.gap":
+			gaps[epoch] = append(gaps[epoch], len(ends[epoch]))
+		case "clock.bridge":
+			bridges[epoch]++
+		}
+	}
+	if len(ends) != 2 || len(gaps[1]) != 1 || len(ends[2]) < 500 {
+		t.Fatalf("%d epochs, gaps %v", len(ends), gaps)
+	}
+	for epoch, want := range ends {
+		in, err := Input(session, during(want[10], want[200]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(in.Frames) != len(want) || in.Frames[10].EndMach != want[10] || len(in.Bridges) != bridges[epoch] || len(in.Gaps) != len(gaps[epoch]) ||
+			in.PrimaryDisplayID != 1 || in.Timebase.Numer != 125 || in.Timebase.Denom != 3 {
+			t.Errorf("epoch %d: %d frames, %d bridges, gaps %v; want %d, %d, %v", epoch, len(in.Frames), len(in.Bridges), in.Gaps, len(want), bridges[epoch], gaps[epoch])
+		}
+		if epoch == 1 && in.Gaps[0] != gaps[1][0] {
+			t.Errorf("the gap stands behind %d frames, want %d", in.Gaps[0], gaps[1][0])
+		}
+	}
+	for name, r := range map[string]*lab27.Report{"at no recorded time": during(1, 2), "in both": during(0, 1<<62), "of a run without clocks": {}} {
+		if _, err := Input(session, r); err == nil || !strings.Contains(err.Error(), "2 source epochs") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	// A line that cannot be read may have been a frame; what was torn off at the end was never recorded.
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	at, frames := 0, 0
+	for i, line := range lines {
+		if bytes.Contains(line, []byte(`"display.frame-lifetime.raw"`)) {
+			if frames++; frames == 101 {
+				at = i
+			}
+		}
+	}
+	lines[at] = []byte("{}\n")
+	damaged := filepath.Join(t.TempDir(), "events.jsonl")
+	if err := os.WriteFile(damaged, append(bytes.Join(lines, nil), `{"seq":`...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in, err := Input(damaged, during(ends[1][10], ends[1][200]))
+	if err != nil || len(in.Frames) != len(ends[1])-1 || in.Gaps[0] != 100 {
+		t.Errorf("%d frames, gaps %v, %v; want one frame less and a gap behind 100", len(in.Frames), in.Gaps, err)
+	}
+}
+
+func TestWithoutAConnectionThereIsNothingToMatch(t *testing.T) {
+	if _, err := Input(t.TempDir(), during(1, 2)); err == nil {
+		t.Error("an empty directory is accepted")
+	}
+	if _, err := FindBundle(t.TempDir()); err == nil || !strings.Contains(err.Error(), "neither a bundle") {
+		t.Errorf("%v", err)
+	}
+}
