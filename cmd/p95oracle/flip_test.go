@@ -54,6 +54,18 @@ func numbersOf(t *testing.T, text []byte) (all []numberAt) {
 	return all
 }
 
+func equalOrFatal(t *testing.T, text []byte) *report {
+	t.Helper()
+	r, err := newOracle().read(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Equal {
+		t.Fatalf("%d mismatches: %+v", r.Total, r.Mismatches)
+	}
+	return r
+}
+
 // flips calls try with the log's text with every digit of n changed to every other digit.
 func flips(text []byte, n numberAt, try func()) {
 	for i := n.begin; i < n.end; i++ {
@@ -100,9 +112,7 @@ func recordAround(text []byte, n numberAt) *record {
 
 func TestEveryFlippedDigitIsFoundWhereTheOracleSaysSo(t *testing.T) {
 	text := smallSession()
-	if r, err := newOracle().read(bytes.NewReader(text)); err != nil || !r.Equal {
-		t.Fatalf("%v %+v", err, r)
-	}
+	equalOrFatal(t, text)
 	numbers := numbersOf(t, text)
 	if raceEnabled { // the whole takes half a million readings of a log
 		numbers = slices.DeleteFunc(numbers, func(n numberAt) bool { return n.begin%30 != 0 })
@@ -185,9 +195,8 @@ func names(r *report, line int64, path string) bool {
 
 func TestFlippedDigitsOfALongSessionAreFound(t *testing.T) {
 	text := longSession()
-	r, err := newOracle().read(bytes.NewReader(text))
-	if err != nil || !r.Equal || r.Records != 2400 || r.Publications != 20 {
-		t.Fatalf("%v %+v", err, r)
+	if r := equalOrFatal(t, text); r.Records != 2400 || r.Publications < 20 {
+		t.Fatalf("%d records, %d publications", r.Records, r.Publications)
 	}
 	numbers := numbersOf(t, text)
 	tries := 200

@@ -90,12 +90,12 @@ func recordRandomSession(seed uint64, steps int) []byte {
 		s.recorder.Foreground(s.hostNs, true, "launch")
 	}
 	flood := -1
-	if seed%400 == 0 {
+	if seed%400 == 2 {
 		flood = s.IntN(steps)
 	}
 	for i := range steps {
-		if i == flood { // more than the window holds
-			s.frames(4_200, 2_000_000)
+		if i == flood {
+			s.flood()
 		}
 		s.step()
 	}
@@ -249,12 +249,15 @@ func (s *simulation) publish() {
 
 // bridge is an exchange at which the device's clock is ahead of the last end by about what makes a clock stale, or not.
 func (s *simulation) bridge() {
-	width := s.Int64N(3_000_000)
+	width := one(s, 0, s.Int64N(3_000_000))
 	s.hostNs += width
 	ahead := one[int64](s, 0, 50_000_000, 1_999_999_000, 2_000_000_000, 2_000_001_000, 5_000_000_000)
 	b := p95.ClockBridge{HostSendNs: s.hostNs - width, HostReceiveNs: s.hostNs, DeviceContinuousMach: s.end[s.binding.PrimaryDisplayID] + s.ticks(ahead),
 		HasContinuous: s.IntN(4) > 0, DeviceAbsoluteMach: 1, Timebase: s.binding.Timebase}
 	s.recorder.Bridge(b)
+	if width == 0 { // with ticks of a ns, exactly so old
+		s.publish()
+	}
 }
 
 func (s *simulation) rebind() {
@@ -307,6 +310,22 @@ func (s *simulation) frames(n int, intervalNs int64) {
 		}
 	}
 	s.arrive()
+}
+
+// flood shows more frames in ten seconds than the window holds, with publications around the one that is too many.
+func (s *simulation) flood() {
+	s.binding.ReconnectGeneration++
+	s.bind()
+	for i := range 4_110 {
+		s.show(s.next(s.binding.PrimaryDisplayID, 2_000_000))
+		s.hostNs += 2_000_000
+		if i%8 == 0 || i > 4_090 {
+			s.arrive()
+		}
+		if i > 4_090 {
+			s.publish()
+		}
+	}
 }
 
 // odd is a frame that something is wrong with.
