@@ -51,7 +51,8 @@ func cut(bundle fs.FS) (fs.FS, error) {
 			return nil, err
 		}
 		lines := bytes.SplitAfter(text, []byte("\n"))
-		less.tables[name] = bytes.Join(lines[:1+(len(lines)-1)/4], nil)
+		const notRows = 2 // the columns before them, nothing after the last newline
+		less.tables[name] = bytes.Join(lines[:1+max(0, len(lines)-notRows)/4], nil)
 	}
 	return less, nil
 }
