@@ -3,7 +3,7 @@
 // | file | decides |
 // |---|---|
 // | event.go, line.go | what an event is, and its one line of JSON |
-// | reader.go, wire.go | how a log and a wire file are read, damaged ones too |
+// | reader.go | how a log is read, a damaged one too |
 // | session.go | how a session is recorded: lock, lines, when they reach the disk |
 // | seal.go, manifest.go | how it ends, is recovered after a kill, and is verified |
 // | entry.go, checkpoint.go, tree.go | what an entry of the attempt ledger is, what is signed, and what is hashed |

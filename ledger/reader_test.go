@@ -135,41 +135,6 @@ func TestDamagedCompressedLogIsAnErrorAndNoEnd(t *testing.T) {
 	}
 }
 
-func TestWireIsReadBackAndItsTornEndIsNamed(t *testing.T) {
-	var file []byte
-	file = AppendWire(file, 5, nil)
-	file = AppendWire(file, 6, []byte("abc"))
-	want := []byte{0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c'}
-	if !bytes.Equal(file, want) {
-		t.Fatalf("written % x, want % x", file, want)
-	}
-	for cut := range len(file) + 1 {
-		w := NewWireReader(bytes.NewReader(file[:cut]))
-		payloads := 0
-		var err error
-		for err == nil {
-			var payload []byte
-			var hostNs int64
-			if hostNs, payload, err = w.Next(); err == nil {
-				payloads++
-				if wantNs := int64(4 + payloads); hostNs != wantNs || payloads == 2 && string(payload) != "abc" {
-					t.Errorf("cut at %d: payload %d is %q at %d", cut, payloads, payload, hostNs)
-				}
-			}
-		}
-		whole := map[bool]int64{true: 12, false: 0}[cut >= 12]
-		if cut == len(file) {
-			whole = int64(cut)
-		}
-		if w.Offset() != whole || errors.Is(err, io.EOF) != (int64(cut) == whole) || errors.Is(err, ErrWireTorn) == (int64(cut) == whole) {
-			t.Errorf("cut at %d: ended at %d with %v, want %d", cut, w.Offset(), err, whole)
-		}
-	}
-	if _, _, err := NewWireReader(strings.NewReader("garbage that is no wire file")).Next(); err == nil || errors.Is(err, ErrWireTorn) {
-		t.Errorf("garbage: found %v, want a refusal of its length", err)
-	}
-}
-
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(stateLine(1) + stateLine(12) + "garbage\n" + stateLine(3) + stateLine(3)[:20]))
 	f.Add([]byte("\n\n{}\n"))
@@ -200,24 +165,6 @@ func FuzzReader(f *testing.F) {
 		}
 		if events+refused != lines || torn > 1 || (torn == 1) != (len(log) > 0 && log[len(log)-1] != '\n') {
 			t.Fatalf("%d events, %d refused, %d torn of %d lines", events, refused, torn, lines)
-		}
-	})
-}
-
-func FuzzWire(f *testing.F) {
-	f.Add(AppendWire(AppendWire(nil, 5, nil), 6, []byte("abc")))
-	f.Fuzz(func(t *testing.T, file []byte) {
-		w := NewWireReader(bytes.NewReader(file))
-		var again []byte
-		for {
-			hostNs, payload, err := w.Next()
-			if err != nil {
-				break
-			}
-			again = AppendWire(again, hostNs, payload)
-		}
-		if !bytes.HasPrefix(file, again) || int64(len(again)) != w.Offset() {
-			t.Fatalf("read % x up to %d of % x", again, w.Offset(), file)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/framebridge/framebridge/dtx/tap"
 )
 
 // errNotCompressed says that a session is sealed, but not as small as was asked for.
@@ -295,9 +296,9 @@ func tornWire(path string) (*int64, error) {
 		return nil, err
 	}
 	defer f.Close()
-	w := NewWireReader(bufio.NewReaderSize(f, 256<<10))
+	w := tap.NewWireReader(f)
 	for {
-		_, _, err := w.Next()
+		_, err := w.Next()
 		if errors.Is(err, io.EOF) {
 			return nil, nil
 		}

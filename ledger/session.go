@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/framebridge/framebridge/dtx/tap"
 	"github.com/framebridge/framebridge/internal/jsonline"
 )
 
@@ -204,13 +205,15 @@ func (s *Session) isFull() bool { return len(s.events)+len(s.wire) > maxPendingB
 
 // AppendWire keeps a payload of the tap, when the session keeps its wire; an empty one marks a new connection.
 func (s *Session) AppendWire(hostNs int64, payload []byte) error {
-	if len(payload) > MaxWireBytes {
-		return fmt.Errorf("append to wire: a payload of %d bytes; at most %d can be read back", len(payload), MaxWireBytes)
-	}
 	s.mu.Lock()
 	err := s.err
 	if err == nil && s.wireFile != nil {
-		s.wire = AppendWire(s.wire, hostNs, payload)
+		wire, err := tap.AppendWire(s.wire, tap.WireRecord{HostNs: hostNs, Payload: payload})
+		if err != nil {
+			s.mu.Unlock()
+			return fmt.Errorf("append to wire: %w", err)
+		}
+		s.wire = wire
 	}
 	full := s.isFull()
 	s.mu.Unlock()

@@ -2,11 +2,11 @@ package capture
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
 	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/dtx/tap"
 	"github.com/framebridge/framebridge/ledger"
 	"github.com/framebridge/framebridge/p95"
 )
@@ -80,19 +80,19 @@ func Decode(wire io.Reader, timebase adapter.Timebase, ids *Identities, log Log)
 			return a, err
 		}
 	}
-	in := ledger.NewWireReader(wire)
+	in := tap.NewWireReader(wire)
 	for first := true; ; first = false {
-		hostNs, payload, err := in.Next()
+		w, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			r.EndConnection(0)
 			return a, r.Err()
 		}
 		if err != nil {
 			r.EndConnection(0)
-			return a, errors.Join(fmt.Errorf("wire file: %w", err), r.Err())
+			return a, errors.Join(err, r.Err())
 		}
-		if len(payload) == 0 {
-			r.EndConnection(hostNs)
+		if len(w.Payload) == 0 {
+			r.EndConnection(w.HostNs)
 			if ids == nil && !first {
 				binding.SourceEpoch++
 				if err := a.Bind(binding); err != nil {
@@ -101,13 +101,13 @@ func Decode(wire io.Reader, timebase adapter.Timebase, ids *Identities, log Log)
 			}
 			continue
 		}
-		for len(binds) > 0 && binds[0].HostNs < hostNs {
+		for len(binds) > 0 && binds[0].HostNs < w.HostNs {
 			if err := a.Bind(binds[0].Binding); err != nil {
 				return a, err
 			}
 			binds = binds[1:]
 		}
-		r.Payload(hostNs, payload)
+		r.Payload(w.HostNs, w.Payload)
 		if r.Err() != nil {
 			return a, r.Err()
 		}

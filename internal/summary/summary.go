@@ -184,7 +184,7 @@ func (d *Display) add(r *adapter.Record) {
 		d.DroppedBefore += r.DroppedBefore
 	}
 	d.follow(r)
-	if r.Quality != adapter.QualityValid || r.Fields&adapter.HasFrameTime == 0 {
+	if r.Quality != adapter.QualityValid || r.Fields&adapter.HasFrameTime == 0 || r.InexactFigures {
 		return
 	}
 	d.frameTimesNs = append(d.frameTimesNs, r.FrameTimeNs)
