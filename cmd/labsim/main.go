@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/framebridge/framebridge/internal/sim"
 )
 
 // Exit codes, for scripts.
@@ -47,9 +49,11 @@ func newRoot() *cobra.Command {
 		Use:   "labsim",
 		Short: "A simulated lab: usbmuxd, tunnels and iPhones that speak the real protocols",
 		Long: `labsim plays a device lab in one process: usbmuxd, a tunnel agent, and behind them iPhones of iOS 14 to 26 with lockdownd,
-service discovery, Instruments' services, the activity trace tap and their apps' files. Programs that talk to real
-phones talk to it as they are: point them at its sockets. Every phone says of itself that it is simulated (lockdown
-value FramebridgeSimulated, and the same among the properties of service discovery).
+service discovery, Instruments' services, the activity trace tap and their apps' files, and with lab27: true the reference
+app of framebridge lab27` + leftOut() + `.
+
+Programs that talk to real phones talk to it as they are: point them at its sockets. Every phone says of itself that it is
+simulated (lockdown value FramebridgeSimulated, and the same among the properties of service discovery).
 
 First steps:
   labsim example > lab.yaml            a lab with everything explained
@@ -65,6 +69,14 @@ Exit codes: 0 done; 1 the lab refused a command; 2 wrong arguments or an unreada
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{fmt.Errorf("%w (see --help)", err)} })
 	root.AddCommand(newRun(), newCtl(), newWire(), newExample())
 	return root
+}
+
+// leftOut says what a program that was built without a C compiler lacks.
+func leftOut() string {
+	if sim.HasLab27 {
+		return ""
+	}
+	return " (which this program lacks: it was built without a C compiler)"
 }
 
 func exitCode(err error) int {

@@ -129,6 +129,21 @@ func reasons(v *lab27.Verdict) string {
 	return strings.Join(words, " ")
 }
 
+func TestADescriptionPutsTheReferenceAppOnAPhone(t *testing.T) {
+	c, err := Parse([]byte("devices:\n  - udid: 00008110-000A1B2C3D4E5F60\n    os: \"16.7\"\n    lab27: true\n    faults: [{at: 1s, kind: lab27-drop, count: 2}]\n"))
+	if err != nil || !c.Devices[0].Lab27 || c.Devices[0].Faults[0].Kind != lab27Drop {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	l := startConfig(t, c)
+	if _, err := l.Documents(udid16, Lab27Bundle); err != nil {
+		t.Error(err)
+	}
+	other := startLab(t, DefaultDevice(udid16, "16.7"))
+	if _, err := other.Apply(t.Context(), udid16, Fault{Kind: lab27Drop}); err == nil || !strings.Contains(err.Error(), "lab27: true") {
+		t.Errorf("a phone without it: %v", err)
+	}
+}
+
 func TestARunOfTheReferenceAppQualifiesOnThePhysicalTimeLine(t *testing.T) {
 	p := newCarrying(t, 100, "{slept: 7403s, steps: [{for: 1h, hz: 60}]}")
 	p.start()
