@@ -249,6 +249,8 @@ func pullRun(ctx context.Context, files device.Files, run, dir string, out io.Wr
 		return fail(exitUsage, "%w", err)
 	case errors.Is(err, lab27.Hash):
 		return fail(exitMismatch, "%w", err)
+	case errors.Is(err, context.Canceled):
+		return fail(exitPartial, "interrupted; the same command goes on where it stopped")
 	case err != nil:
 		return fmt.Errorf("%w; the same command goes on where it stopped", err)
 	}

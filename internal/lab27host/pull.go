@@ -59,7 +59,7 @@ func Pull(ctx context.Context, from device.Files, run, dir string, progress func
 	if err := checkDir(dir, run); err != nil {
 		return nil, err
 	}
-	p := &pull{from: from, run: run, dir: dir, progress: progress, result: Pulled{Run: run, Dir: dir}}
+	p := &pull{from: from, run: run, dir: dir, progress: progress, result: Pulled{Run: run, Dir: dir, Files: []string{}}}
 	if slices.Contains(there, lab27.SummaryFile) {
 		err = p.sealed(ctx)
 	} else {

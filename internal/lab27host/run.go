@@ -24,7 +24,7 @@ const (
 	endPatience = 20 * time.Second
 	// cancelPatience is how long a run that was cancelled may take to be sealed.
 	cancelPatience = 10 * time.Second
-	// pullPatience is for pulling after an interruption; a bundle has at most 2 MiB.
+	// pullPatience is for pulling, which an interruption does not stop; a bundle has at most 2 MiB.
 	pullPatience = 60 * time.Second
 
 	// lookSoon and lookSeldom are how often the phone is asked how far it is: while something is about to happen, and during a run, which
@@ -146,18 +146,18 @@ func (r *run) around(ctx context.Context, on capture.Started) error {
 	if ran {
 		err = r.waitSealed(ctx)
 	}
+	// What follows is done even when ctx has ended: it is what an interruption asks for.
+	calm, done := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience+pullPatience)
+	defer done()
 	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cancelPatience+pullPatience)
-		defer cancel()
-		ran, err = r.cancel(ctx)
+		ran, err = r.cancel(calm)
 	}
 	if !ran {
 		return err
 	}
 	ended := time.Now()
-	if pullErr := r.pull(ctx); pullErr != nil {
-		return errors.Join(err, pullErr)
+	if pullErr := r.pull(calm); pullErr != nil {
+		return errors.Join(err, fmt.Errorf("%w — later: framebridge lab27 pull %s", pullErr, r.Request.RunName))
 	}
 	time.Sleep(time.Until(ended.Add(tapTail)))
 	return errors.Join(err, r.checkLife(on.PID))
@@ -168,16 +168,20 @@ func (r *run) around(ctx context.Context, on capture.Started) error {
 func (r *run) send(ctx context.Context) (ran bool, err error) {
 	err = r.phone.do(ctx, func(files *device.Documents) error { return Send(ctx, files, &r.Request) })
 	if err != nil {
+		r.withdraw(ctx) // it may be there all the same
 		return false, err
 	}
 	err = r.look(ctx, startPatience, func() time.Duration { return lookSoon }, func() (bool, error) { return r.taken(ctx) })
 	if !errors.Is(err, errPatience) {
 		return err == nil, err
 	}
+	notTaken := fmt.Errorf("%w within %s; unlock the phone and leave the app in front: %w", ErrNotTaken, startPatience, err)
 	if r.withdraw(ctx) == nil {
-		return false, fmt.Errorf("%w within %s, and it was taken back; unlock the phone and leave the app in front: %w", ErrNotTaken, startPatience, err)
+		return false, notTaken
 	}
-	ran, err = r.taken(ctx) // it was faster
+	if ran, err = r.taken(ctx); !ran && err == nil { // else it was faster
+		err = notTaken
+	}
 	return ran, err
 }
 
