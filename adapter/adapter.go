@@ -140,13 +140,6 @@ func (a *Adapter) Message(hostNs int64, payload []byte, h Handler) {
 // statusMark begins a payload that is a binary property list and no rows.
 const statusMark = "bplist"
 
-// Break says that payloads were lost or repeated before the next one: that is a gap, and what comes is skipped up to the next reset.
-func (a *Adapter) Break(detail string, h Handler) {
-	a.handler = h
-	a.decoder.Break(detail, (*tapHandler)(a))
-	a.handler = nil
-}
-
 // EndConnection says that the tap's connection ended, and with it the row stream; the next payload begins a new one. What was being
 // skipped, or was torn, is a gap.
 func (a *Adapter) EndConnection(h Handler) {
