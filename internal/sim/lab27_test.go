@@ -199,7 +199,7 @@ func TestEachDisturbanceOfTheReferenceAppIsFoundAndNothingElse(t *testing.T) {
 		{"times that are a little off", before(lab27Shift, Fault{Delay: Duration(100 * time.Microsecond)}), "edge-cut",
 			func(c *lab27.Counts) int { return c.EdgeCutFrames + c.EdgeCutPresented }, 1},
 		{"a wide bracket", before(lab27Bracket, Fault{Delay: Duration(110 * time.Microsecond)}), "bracket-too-wide", func(c *lab27.Counts) int { return c.MissingFrame }, 0},
-		{"another display", during("scene", Fault{Step: "{event: display2, on: true}"}), "", func(c *lab27.Counts) int { return min(c.OtherDisplay, 100) }, 100},
+		{"another display", during("scene", Fault{Step: "{event: display2, on: true}"}), "", func(c *lab27.Counts) int { return min(c.OtherDisplay, 20) }, 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -279,7 +279,7 @@ func TestRunsThatEndEarlyAreSealedPartialWithTheirReason(t *testing.T) {
 }
 
 func TestLibimobiledevicePostsTheNotificationThatCancelsARun(t *testing.T) {
-	p := newCarrying(t, 50, "")
+	p := newCarrying(t, 999, "") // 14 s of the host's: longer than a tool takes on a busy machine
 	env, err := p.lab.Listen("unix:" + shortPath(t))
 	if err != nil {
 		t.Fatal(err)
