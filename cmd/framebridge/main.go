@@ -24,7 +24,7 @@ const (
 	exitMismatch = 1 // a check failed: what was recomputed differs from what was recorded
 	exitUsage    = 2 // wrong arguments, or an input that cannot be read
 	exitDevice   = 3 // a phone or a precondition is missing; the message names the remedy
-	exitPartial  = 4 // what was recorded is sealed, but it is not complete
+	exitPartial  = 4 // interrupted: what was recorded, if anything, is sealed, but it is not complete
 	exitFailed   = 5 // anything else
 )
 
@@ -89,7 +89,7 @@ First steps:
   framebridge summary run1
 
 Exit codes: 0 done; 1 a check found a difference; 2 wrong arguments or unreadable input; 3 a phone or a
-precondition is missing; 4 sealed but partial; 5 anything else.`,
+precondition is missing; 4 interrupted, or sealed but partial; 5 anything else.`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
