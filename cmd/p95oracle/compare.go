@@ -53,9 +53,9 @@ func (o *oracle) text(field string, n *node, want string) {
 func (n *node) String() string {
 	switch n.kind {
 	case number, boolean:
-		return string(n.text[:min(len(n.text), 60)])
+		return string(n.text[:min(len(n.text), maxShown)])
 	case text:
-		return strconv.Quote(string(n.text[:min(len(n.text), 60)]))
+		return strconv.Quote(string(n.text[:min(len(n.text), maxShown)]))
 	}
 	return n.kind.String()
 }
@@ -97,7 +97,7 @@ func (o *oracle) record(r *record) {
 func (o *oracle) words(field string, got []byte, want string) {
 	o.report.Compared++
 	if string(got) != want {
-		o.differs(field, strconv.Quote(string(got[:min(len(got), 60)])), strconv.Quote(want))
+		o.differs(field, strconv.Quote(string(got[:min(len(got), maxShown)])), strconv.Quote(want))
 	}
 }
 

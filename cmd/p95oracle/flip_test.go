@@ -175,8 +175,8 @@ func TestEveryFlippedDigitIsFoundWhereTheOracleSaysSo(t *testing.T) {
 	}
 }
 
-// names reports whether one of the mismatches names the line and the field, or says that the line cannot be read. A native integer is
-// named by what it gives.
+// names reports whether one of the mismatches names the line and the field. A native integer is named by what it gives, or where it is no
+// number any more.
 func names(r *report, line int64, path string) bool {
 	_, field, _ := strings.Cut(path, " ")
 	return slices.ContainsFunc(r.Mismatches, func(m mismatch) bool {
@@ -185,11 +185,11 @@ func names(r *report, line int64, path string) bool {
 		}
 		switch field {
 		case "payload.endMach":
-			return m.Field == "payload.presentationNs" || m.Field == "" || m.Field == "payload.quality"
+			return m.Field == "payload.presentationNs" || m.Field == field
 		case "payload.previousMach":
-			return m.Field == "payload.frameTimeMs" || m.Field == "" || m.Field == "payload.quality"
+			return m.Field == "payload.frameTimeMs" || m.Field == field
 		}
-		return m.Field == field || m.Field == ""
+		return m.Field == field
 	})
 }
 

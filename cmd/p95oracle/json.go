@@ -49,11 +49,12 @@ type document struct {
 	line  []byte
 	at    int
 	spare []byte // unescaped strings
+	path  []byte // of the member that is being read, such as payload.endMach; where parsing fails, of the one that it failed at
 }
 
 // parse reads one JSON object that fills the line.
 func (d *document) parse(line []byte) error {
-	d.nodes, d.line, d.at, d.spare = d.nodes[:0], line, 0, d.spare[:0]
+	d.nodes, d.line, d.at, d.spare, d.path = d.nodes[:0], line, 0, d.spare[:0], d.path[:0]
 	if !utf8.Valid(line) {
 		return errors.New("not UTF-8")
 	}
@@ -142,7 +143,9 @@ func (d *document) members(depth int) (first int32, err error) {
 	}
 	var last int32
 	var seen map[string]bool
+	outer := len(d.path)
 	for count := 1; ; count++ {
+		d.path = d.path[:outer]
 		d.space()
 		keyAt := d.at
 		if d.peek() != '"' {
@@ -173,6 +176,10 @@ func (d *document) members(depth int) (first int32, err error) {
 		}
 		d.at++
 		d.space()
+		if outer > 0 {
+			d.path = append(d.path, '.')
+		}
+		d.path = append(d.path, key...)
 		i, err := d.value(depth + 1)
 		if err != nil {
 			return 0, err
@@ -189,6 +196,7 @@ func (d *document) members(depth int) (first int32, err error) {
 			d.at++
 		case '}':
 			d.at++
+			d.path = d.path[:outer]
 			return first, nil
 		default:
 			return 0, d.unexpected("',' or '}'")

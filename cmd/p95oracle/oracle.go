@@ -55,11 +55,11 @@ func (o *oracle) read(r io.Reader) (*report, error) {
 		}
 		switch body, whole := bytes.CutSuffix(line, []byte("\n")); {
 		case len(body) > maxLineBytes:
-			o.reject(fmt.Errorf("longer than %d bytes", maxLineBytes))
+			o.reject("", fmt.Errorf("longer than %d bytes", maxLineBytes))
 		case whole:
 			o.line(body)
 		case len(line) > 0:
-			o.reject(errors.New("torn: it has no end"))
+			o.reject("", errors.New("torn: it has no end"))
 		}
 		long = long[:0]
 		if errors.Is(err, io.EOF) {
@@ -89,24 +89,25 @@ func (o *oracle) differs(field, got, want string) {
 }
 
 // reject takes a line that cannot be read: frames may be among what it held.
-func (o *oracle) reject(err error) {
+func (o *oracle) reject(field string, err error) {
 	o.report.Rejected++
 	o.event = event{}
-	o.differs("", err.Error(), "a line that can be read")
+	o.differs(field, err.Error(), "a line that can be read")
 	o.unread++
 	o.window.gap(integer{})
 }
 
 func (o *oracle) line(line []byte) {
-	err := o.document.parse(line)
-	if err == nil {
-		err = o.document.read(&o.event)
+	if err := o.document.parse(line); err != nil {
+		o.reject(string(o.document.path[:min(len(o.document.path), maxShown)]), err)
+		return
 	}
-	if err == nil {
-		err = o.sequence()
+	if err := o.document.read(&o.event); err != nil {
+		o.reject("", err) // it names the member
+		return
 	}
-	if err != nil {
-		o.reject(err)
+	if err := o.sequence(); err != nil {
+		o.reject("seq", err)
 		return
 	}
 	e := &o.event
@@ -156,7 +157,7 @@ func (o *oracle) sequence() error {
 	got, want := o.event.seq.n, o.lastSeq+1
 	switch {
 	case got < 1, got < want && got != o.behindHole:
-		return fmt.Errorf("seq: expected %d, found %d", want, got)
+		return fmt.Errorf("%d where %d is next", got, want)
 	case got > want+o.unread:
 		o.differs("seq", strconv.FormatInt(got, 10), strconv.FormatInt(want+o.unread, 10))
 		o.window.gap(integer{})

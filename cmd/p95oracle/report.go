@@ -10,8 +10,12 @@ type mismatch struct {
 	Want  string `json:"want"`
 }
 
-// maxListed bounds how many mismatches are listed: one flipped digit can have a thousand consequences.
-const maxListed = 100
+const (
+	// maxListed bounds how many mismatches are listed: one flipped digit can have a thousand consequences.
+	maxListed = 100
+	// maxShown bounds how much of a line's words a mismatch repeats, in bytes.
+	maxShown = 60
+)
 
 // report is the oracle's output.
 type report struct {
