@@ -171,12 +171,14 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	source.Go(func() { src.run(recording, conn) })
 
-	interrupted := record(recording, o, src, rec, session, syncs, startNs)
+	// The recording begins when the directory is there: making it durable takes a slow disk seconds.
+	interrupted := record(recording, o, src, rec, session, syncs, hostclock.NowNs())
 
 	giveUp()
 	around.Wait()
 	end()
 	source.Wait()
+	rec.EndConnection(hostclock.NowNs()) // what was being skipped is counted
 	if o.Around != nil {
 		interrupted = ctx.Err() != nil
 	}
@@ -198,10 +200,12 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	case aroundErr != nil:
 		state, reason = ledger.StatePartial, aroundErr.Error()
 	}
-	err = errors.Join(err, aroundErr)
 	manifest, sealErr := session.Seal(rec.EndNs(hostclock.NowNs()), state, reason, rec.Extra(), o.Compress)
 	result := &Result{Dir: o.Dir, Device: conn.phone.Facts, Manifest: manifest, Interrupted: interrupted}
-	return result, errors.Join(err, sealErr)
+	if sealErr != nil { // of a disk that failed, Seal says the same again
+		err = sealErr
+	}
+	return result, errors.Join(err, aroundErr)
 }
 
 // record is the recording goroutine: it takes what the source hands over and publishes by its own clock, until the time is up, ctx ends

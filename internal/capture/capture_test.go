@@ -341,6 +341,35 @@ func TestCtrlCSealsWhatWasRecordedAsPartial(t *testing.T) {
 	}
 }
 
+// A stream that is broken when the recording ends has its losses counted, as decoding its wire does.
+func TestWhatWasBeingSkippedAtTheEndIsCounted(t *testing.T) {
+	lab := startLab(t, "16.7", "[{for: 1h, hz: 60}]")
+	o := options(t, 0)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	time.AfterFunc(2*time.Second, func() {
+		if _, err := lab.Apply(context.Background(), udid, sim.Fault{Kind: "corrupt", Count: 1}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(400 * time.Millisecond) // less than it takes until the tap is set up again
+		cancel()
+	})
+	if _, err := Run(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	var reasons []string
+	for _, g := range all[ledger.SourceGap](read(t, o.Dir)) {
+		reasons = append(reasons, g.Reason)
+		if g.Reason == "row-stream-skipped" && (g.Rows == 0 || g.Bytes == 0) {
+			t.Errorf("skipped %d rows, %d bytes", g.Rows, g.Bytes)
+		}
+	}
+	if got := strings.Join(reasons, " "); got != "row-stream-broken row-stream-skipped" {
+		t.Errorf("gaps %q", got)
+	}
+	decodesToItself(t, o.Dir)
+}
+
 // iOS 15 tells neither a continuous clock, nor the foreground, nor displays.
 func TestAnOldReleaseIsNullUntilSomebodyKnowsTheForeground(t *testing.T) {
 	lab := startLab(t, "15.8", "[{for: 1h, hz: 60}]")
