@@ -392,6 +392,50 @@ func TestNobodyWhoReadsHoldsUpTheRecording(t *testing.T) {
 	}
 }
 
+// A host that slept, or a process that was stopped: every publication that was due is there, late ones as late, and none says what it
+// could not know.
+func TestPublicationsThatAreLateSayByHowMuch(t *testing.T) {
+	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
+	dir := filepath.Join(t.TempDir(), "run")
+	cmd := exec.Command(binary, "capture", "--bundle", "com.example.app", "--duration", "9s", "--no-ledger", "-o", dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3500 * time.Millisecond)
+	cmd.Process.Signal(syscall.SIGSTOP)
+	time.Sleep(3 * time.Second)
+	cmd.Process.Signal(syscall.SIGCONT)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lastN, lastDue, worstNs int64
+	count := 0
+	for _, l := range strings.Split(string(text), "\n") {
+		if !strings.Contains(l, `"type":"p95.publication"`) {
+			continue
+		}
+		var p struct{ HostNs, DueNs int64 }
+		if err := json.Unmarshal([]byte(l), &p); err != nil {
+			t.Fatal(err)
+		}
+		if p.HostNs < p.DueNs || p.HostNs <= lastN || count > 0 && p.DueNs != lastDue+1_000_000_000 {
+			t.Errorf("publication at %d due at %d, after one at %d due at %d", p.HostNs, p.DueNs, lastN, lastDue)
+		}
+		worstNs = max(worstNs, p.HostNs-p.DueNs)
+		lastN, lastDue = p.HostNs, p.DueNs
+		count++
+	}
+	if count < 8 || worstNs < 1_500_000_000 || worstNs > 5_000_000_000 {
+		t.Errorf("%d publications, the latest by %d ns; want 8 or more, one of them two seconds or so late", count, worstNs)
+	}
+	everyFrameThere(t, dir, 60*7) // the socket kept them
+	must(t, "replay", dir, "--check")
+}
+
 func TestHangingUpSealsAndNohupDoesNot(t *testing.T) {
 	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
 	for name, c := range map[string]struct {
