@@ -171,8 +171,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	source.Go(func() { src.run(recording, conn) })
 
-	// The recording begins when the directory is there: making it durable takes a slow disk seconds.
-	interrupted := record(recording, o, src, rec, session, syncs, hostclock.NowNs())
+	interrupted := record(recording, o, src, rec, session, syncs, startNs)
 
 	giveUp()
 	around.Wait()
@@ -208,12 +207,14 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return result, errors.Join(err, aroundErr)
 }
 
-// record is the recording goroutine: it takes what the source hands over and publishes by its own clock, until the time is up, ctx ends
-// or the log fails.
-func record(ctx context.Context, o Options, src *source, rec *Recorder, session *ledger.Session, syncs chan<- struct{}, startNs int64) (interrupted bool) {
+// record is the recording goroutine: it takes what the source hands over and publishes by its own clock, a second after another from
+// sessionStartNs on, until the time is up, ctx ends or the log fails. The time counts from now: making the directory durable takes a slow
+// disk seconds.
+func record(ctx context.Context, o Options, src *source, rec *Recorder, session *ledger.Session, syncs chan<- struct{}, sessionStartNs int64) (interrupted bool) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
-	dueNs := startNs + int64(publishEvery)
+	startNs := hostclock.NowNs()
+	dueNs := sessionStartNs + int64(publishEvery)
 	displays := displayWatch{notice: src.notice, sinceNs: startNs}
 	for {
 		select {
