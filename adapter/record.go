@@ -37,9 +37,13 @@ var (
 )
 
 // Known reports whether s is one of the known source contracts, whatever its channel.
-func (s Source) Known() bool {
-	s.Channel = 0
-	return s == SourceGoIOS || s == SourcePMD3 || s == SourceXctrace
+func (s *Source) Known() bool {
+	return s.follows(&SourceGoIOS) || s.follows(&SourcePMD3) || s.follows(&SourceXctrace)
+}
+
+func (s *Source) follows(contract *Source) bool {
+	return s.AdapterID == contract.AdapterID && s.AdapterVersion == contract.AdapterVersion && s.Service == contract.Service &&
+		s.Selector == contract.Selector && s.Scope == contract.Scope && s.RawUnit == contract.RawUnit
 }
 
 // Timebase converts device ticks to nanoseconds: ns = ticks * Numer / Denom. 125/3 on every current iPhone.

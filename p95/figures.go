@@ -85,13 +85,27 @@ func (f *frame) tells(r *adapter.Record) bool {
 	if r.InexactFigures || r.Fields&adapter.HasFrameTime == 0 || r.PresentationNs != f.presentationNs || r.FrameTimeNs != f.frameTimeNs {
 		return false
 	}
-	var multiple Int
-	if r.RefreshIntervalMach > 0 {
-		if multiple = (natural{lo: uint64(r.EndMach - r.PreviousMach)}).times(1000).over(uint64(r.RefreshIntervalMach)); !multiple.Known {
-			return false
-		}
+	told := r.Fields&adapter.HasRefreshMultiple != 0
+	if r.RefreshIntervalMach <= 0 {
+		return !told
 	}
-	return multiple == field(r, adapter.HasRefreshMultiple, r.RefreshMultipleMilli)
+	return told && isMilliMultiple(r.RefreshMultipleMilli, uint64(r.EndMach-r.PreviousMach), uint64(r.RefreshIntervalMach))
+}
+
+// isMilliMultiple reports whether milli is 1000 * ticks / intervalTicks, rounded half to even: without the division, which costs more than
+// all other checks of a record together.
+func isMilliMultiple(milli int64, ticks, intervalTicks uint64) bool {
+	if milli < 0 {
+		return false
+	}
+	dividend, multiple := natural{lo: ticks}.times(1000), natural{lo: uint64(milli)}.times(intervalTicks)
+	if dividend.less(multiple) {
+		dividend, multiple = multiple, dividend
+	}
+	dividend.sub(multiple.hi, multiple.lo)
+	away := natural{lo: dividend.lo}.times(2)
+	half := natural{lo: intervalTicks}
+	return dividend.hi == 0 && (away.less(half) || away == half && milli%2 == 0)
 }
 
 // figures keeps the other display figures up to date with each counted record. Their windows end at Q, the latest one's presentation,

@@ -36,7 +36,6 @@ const (
 // NewMeter makes a Meter to which nothing is bound. Without p95 it computes the other figures alone, the same as with it.
 func NewMeter(p95 bool) *Meter {
 	m := &Meter{p95: p95}
-	m.window.byTime.init()
 	m.figures.reset()
 	return m
 }

@@ -60,20 +60,20 @@ type window struct {
 	deviceNs  int64
 
 	// The values, oldest first, are ring[i%maxValues] for first <= i < first+count, in rising presentationNs (the order marks see to
-	// that); byTime holds each as key(frame time, i). With count > 0, P is the last one's presentationNs and hostNs is H.
+	// that). With count > 0, P is the last one's presentationNs and hostNs is H.
 	first, count uint32
 	hostNs       int64
 	ring         [maxValues]value
-	byTime       sorted
+	largest      largest
 }
 
 type value struct {
 	presentationNs, rawSequence int64
-	key                         uint64
+	frameTimeNs                 uint32 // at most maxIntervalNs
 }
 
-// key orders values by frame time (at most maxIntervalNs, 31 bits) and makes equal ones distinct by their place.
-func key(frameTimeNs int64, place uint32) uint64 { return uint64(frameTimeNs)<<32 | uint64(place) }
+// value is the ith value from the oldest one, which is 0.
+func (w *window) value(i uint32) *value { return &w.ring[(w.first+i)%maxValues] }
 
 // policyMark is what the last record of the primary display said about the policy.
 type policyMark uint8
@@ -119,7 +119,7 @@ func (m *orderMarks) raise(r *adapter.Record) {
 
 func (w *window) clear(why ClearReason, rawSequence, hostNs Int) {
 	w.first, w.count = 0, 0
-	w.byTime.clear()
+	w.largest.clear()
 	w.lastClear = Clear{Reason: why, RawSequence: rawSequence, HostNs: hostNs, Known: true}
 }
 
@@ -180,22 +180,35 @@ func (w *window) record(r *adapter.Record, bound *adapter.Binding, f *frame, cou
 		w.segment++
 		return
 	}
-	for w.count > 0 && w.oldest().presentationNs <= f.presentationNs-windowNs {
-		w.byTime.remove(w.oldest().key)
-		w.first++
-		w.count--
+	for w.count > 0 && w.value(0).presentationNs <= f.presentationNs-windowNs {
+		w.forgetOldest()
 	}
 	if w.count == maxValues {
 		w.clear(clearOverflow, Of(r.RawSequence), Of(r.HostNs))
 		w.locked = true
 		return
 	}
-	place := w.first + w.count
-	v := value{presentationNs: f.presentationNs, rawSequence: r.RawSequence, key: key(f.frameTimeNs, place)}
-	w.ring[place%maxValues] = v
-	w.byTime.insert(v.key)
-	w.count++
+	w.add(value{presentationNs: f.presentationNs, rawSequence: r.RawSequence, frameTimeNs: uint32(f.frameTimeNs)})
 	w.hostNs = r.HostNs
+}
+
+// spare is how many values more than a publication needs are counted among the largest, so that they seldom run out.
+const spare = 64
+
+// add takes a value in; there is room.
+func (w *window) add(v value) {
+	*w.value(w.count) = v
+	w.count++
+	w.largest.add(v.frameTimeNs)
+	if enough := int(w.count)/20 + spare; w.largest.distinct > 2*enough {
+		w.largest.trim(enough)
+	}
+}
+
+func (w *window) forgetOldest() {
+	w.largest.remove(w.value(0).frameTimeNs)
+	w.first++
+	w.count--
 }
 
 // refuses is the contract's table, lines 3 to 9 without 8: why a record clears the window and leaves the order marks alone.
@@ -223,9 +236,8 @@ func (w *window) refuses(r *adapter.Record, bound *adapter.Binding, f *frame, co
 	return ""
 }
 
-// oldest and newest are of a window with values.
-func (w *window) oldest() *value { return &w.ring[w.first%maxValues] }
-func (w *window) newest() *value { return &w.ring[(w.first+w.count-1)%maxValues] }
+// newest is of a window with values.
+func (w *window) newest() *value { return w.value(w.count - 1) }
 
 // field is n where the record has it.
 func field(r *adapter.Record, has adapter.Fields, n int64) Int {
@@ -264,7 +276,7 @@ func (w *window) publish(nowNs int64, foreground, regressed bool, out *Receipt) 
 	first, n := w.inWindow(nowNs, out)
 	out.N = Of(int64(n))
 	if n > 0 {
-		out.FirstSample, out.LastSample = w.sample(first), w.sample(first+n-1)
+		out.FirstSample, out.LastSample = w.value(first).sample(), w.value(first+n-1).sample()
 	}
 	if out.Quality != "" {
 		return
@@ -275,10 +287,10 @@ func (w *window) publish(nowNs int64, foreground, regressed bool, out *Receipt) 
 	}
 	rank := (95*int64(n) + 99) / 100
 	out.Quality, out.Rank = Valid, Of(rank)
-	out.ValueNs = Of(int64(w.byTime.nthLargest(int(int64(n)-rank+1), first, n, n == w.count) >> 32))
+	out.ValueNs = Of(w.nthLargestOf(first, n, int(int64(n)-rank+1)))
 }
 
-// inWindow sets the window's edges and finds the values between them: n from first on.
+// inWindow sets the window's edges and finds the values between them: n of them, the first one being value(first).
 func (w *window) inWindow(nowNs int64, out *Receipt) (first, n uint32) {
 	if w.count == 0 {
 		return 0, 0
@@ -287,7 +299,7 @@ func (w *window) inWindow(nowNs int64, out *Receipt) (first, n uint32) {
 	left := right.minus(windowNs)
 	out.WindowLeftNs, out.WindowRightNs = left.int(), right.int()
 	from := w.countUpTo(left.clamped())
-	return w.first + from, w.countUpTo(right.clamped()) - from
+	return from, w.countUpTo(right.clamped()) - from
 }
 
 // countUpTo is the number of values with presentationNs <= edgeNs. Nearly always that is none or all but a few, so it looks from the
@@ -297,13 +309,13 @@ func (w *window) countUpTo(edgeNs int64) uint32 {
 		return w.count
 	}
 	low, high := uint32(0), uint32(1) // the answer is low or more
-	for high < w.count && w.ring[(w.first+high-1)%maxValues].presentationNs <= edgeNs {
+	for high < w.count && w.value(high-1).presentationNs <= edgeNs {
 		low, high = high, 2*high
 	}
 	high = min(high, w.count)
 	for low < high {
 		middle := (low + high) / 2
-		if w.ring[(w.first+middle)%maxValues].presentationNs <= edgeNs {
+		if w.value(middle).presentationNs <= edgeNs {
 			low = middle + 1
 		} else {
 			high = middle
@@ -312,9 +324,50 @@ func (w *window) countUpTo(edgeNs int64) uint32 {
 	return low
 }
 
-func (w *window) sample(place uint32) Sample {
-	v := &w.ring[place%maxValues]
+func (v *value) sample() Sample {
 	return Sample{RawSequence: v.rawSequence, PresentationNs: v.presentationNs, Known: true}
+}
+
+// nthLargestOf is the nth largest frame time, from 1, of the n values from value(first) on.
+func (w *window) nthLargestOf(first, n uint32, nth int) int64 {
+	// Seldom more than a few: a second's at most, unless N is far from H.
+	outside := func(do func(*largest, uint32)) {
+		for i := range first {
+			do(&w.largest, w.value(i).frameTimeNs)
+		}
+		for i := first + n; i < w.count; i++ {
+			do(&w.largest, w.value(i).frameTimeNs)
+		}
+	}
+	for {
+		outside((*largest).hide)
+		timeNs, ok := w.largest.nth(nth)
+		outside((*largest).show)
+		if ok {
+			return int64(timeNs)
+		}
+		w.largest.fill(nth+int(w.count-n)+spare, w)
+	}
+}
+
+// nthLargest is the nth largest frame time, from 1, of all values: its digits in base 256 from the highest one down, by counting.
+func (w *window) nthLargest(nth int) (timeNs uint32) {
+	known := uint32(0) // mask of the digits known
+	for shift := 24; shift >= 0; shift -= 8 {
+		var values [256]int // among those with the known digits, by their next one
+		for i := range w.count {
+			if t := w.value(i).frameTimeNs; t&known == timeNs {
+				values[byte(t>>shift)]++
+			}
+		}
+		digit := 255
+		for ; values[digit] < nth; digit-- {
+			nth -= values[digit]
+		}
+		timeNs |= uint32(digit) << shift
+		known |= 255 << shift
+	}
+	return timeNs
 }
 
 // readClock sets what the clock bridge proves about the age of P, and reports whether that is too old.
