@@ -96,7 +96,7 @@ const (
 var formNames = [formCount]string{formFrameLifetime: "FrameLifetime", formFrameUpdate: "FrameUpdate", formContextInfo: "ContextInfo"}
 
 // New makes an adapter for one session's records. policy is PolicyP95, or "" where records carry no mark. Bind must come before the
-// first payload.
+// first payload: without a timebase no frame can be judged, and all are unsupported-schema.
 func New(source Source, sessionID, policy string) *Adapter {
 	a := &Adapter{decoder: tap.NewDecoder(want)}
 	a.template = Record{Fields: HasSource, SessionID: sessionID, Schema: RecordSchema, Source: source, Policy: policy}
@@ -104,6 +104,7 @@ func New(source Source, sessionID, policy string) *Adapter {
 	a.formats[formFrameLifetime].resolve = lifetimeArgument
 	a.formats[formFrameUpdate].resolve = updateArgument
 	a.formats[formContextInfo].resolve = contextArgument
+	a.judge.bind(0, 0)
 	a.survey.init()
 	return a
 }

@@ -62,6 +62,14 @@ func TestRecordsCarryTheIdentityThatWasBoundWhenTheyCame(t *testing.T) {
 	}
 }
 
+func TestFramesBeforeAnythingIsBoundCannotBeJudged(t *testing.T) {
+	a, got := New(SourceGoIOS, "s", PolicyP95), &collector{}
+	a.Message(1, payload(steadyFrame(0).beginRow(), steadyFrame(0).endRow()), got)
+	if len(got.records) != 1 || got.records[0].Quality != QualityUnsupportedSchema || got.records[0].Fields&(HasTimebase|HasPresentationNs) != 0 {
+		t.Errorf("got %+v", got.records)
+	}
+}
+
 func TestATimebaseBelowOneIsRefused(t *testing.T) {
 	a := newTestAdapter(t)
 	for _, tb := range []Timebase{{}, {125, 0}, {0, 3}, {-125, 3}} {

@@ -41,6 +41,7 @@ type LineError struct {
 	Fault  Fault
 	Line   int64 // 1-based
 	Offset int64 // of the line's first byte, in a compressed log of the lines inside
+	Type   Type  // that the line says it is; "" where that is not known, and for lines that are missing
 	Err    error
 }
 
@@ -147,9 +148,11 @@ func (r *Reader) Next(e *Event) error {
 		return err
 	}
 	if err := r.parser.Parse(line, e); err != nil {
+		bad := r.fault(FaultRejected, err)
+		bad.Type = e.Type()
 		*e = Event{}
 		r.rejected++
-		return r.fault(FaultRejected, err)
+		return bad
 	}
 	want := r.lastSeq + 1
 	switch {
@@ -162,6 +165,7 @@ func (r *Reader) Next(e *Event) error {
 		return err
 	case e.Seq < want && e.Seq != r.ifWrong:
 		err := r.fault(FaultOrder, fmt.Errorf("expected seq %d, found %d", want, e.Seq))
+		err.Type = e.Type()
 		*e = Event{}
 		r.rejected++
 		return err

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -26,7 +27,10 @@ type Bind struct {
 	Binding adapter.Binding
 }
 
-// ReadIdentities takes the identities from the event log that was recorded beside a wire file.
+const decodeAlone = "decode the wire file alone, from another directory"
+
+// ReadIdentities takes the identities from the event log that was recorded beside a wire file. A line that cannot be read and may have
+// been one of them is an error: without it, records would carry another's.
 func ReadIdentities(path string) (*Identities, error) {
 	log, err := ledger.OpenLog(path)
 	if err != nil {
@@ -42,8 +46,10 @@ func ReadIdentities(path string) (*Identities, error) {
 		switch {
 		case errors.Is(err, io.EOF):
 			return ids, nil
-		case errors.As(err, &bad):
-			continue // what identities remain are still true of their payloads
+		case errors.As(err, &bad) && (bad.Fault == ledger.FaultTorn || !identifies(bad.Type)):
+			continue
+		case bad != nil:
+			return nil, fmt.Errorf("%w; it may have said to whom payloads belong; %s", bad, decodeAlone)
 		case err != nil:
 			return nil, err
 		}
@@ -60,6 +66,11 @@ func ReadIdentities(path string) (*Identities, error) {
 	}
 }
 
+// identifies reports whether lines of that type tell identities, or may: "" is not known.
+func identifies(t ledger.Type) bool {
+	return t == "" || t == ledger.TypeSessionStart || t == ledger.TypeTargetBind
+}
+
 // Decode writes the lines that the payloads of a wire file make. Without identities (nil) the target is not known, each connection is
 // an epoch, from 1, and there is no policy mark. The wire's torn tail is an error, after everything before it was decoded.
 func Decode(wire io.Reader, timebase adapter.Timebase, ids *Identities, log Log) (*adapter.Adapter, error) {
@@ -70,7 +81,7 @@ func Decode(wire io.Reader, timebase adapter.Timebase, ids *Identities, log Log)
 	if ids != nil {
 		contract.Channel, sessionID, policy, binds = ids.Channel, ids.SessionID, ids.Policy, ids.Binds
 		if len(binds) == 0 {
-			return nil, errors.New("the event log beside the wire file binds no target; decode the wire file alone, from another directory")
+			return nil, errors.New("the event log beside the wire file binds no target; " + decodeAlone)
 		}
 	}
 	a := adapter.New(contract, sessionID, policy)
@@ -81,7 +92,9 @@ func Decode(wire io.Reader, timebase adapter.Timebase, ids *Identities, log Log)
 		}
 	}
 	in := tap.NewWireReader(wire)
+	bound := ids == nil
 	for first := true; ; first = false {
+		at := in.Offset()
 		w, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			r.EndConnection(0)
@@ -105,7 +118,11 @@ func Decode(wire io.Reader, timebase adapter.Timebase, ids *Identities, log Log)
 			if err := a.Bind(binds[0].Binding); err != nil {
 				return a, err
 			}
-			binds = binds[1:]
+			binds, bound = binds[1:], true
+		}
+		if !bound {
+			return a, fmt.Errorf("the payload at byte %d of the wire file came at host time %d ns, before the first target.bind of the event log beside it, "+
+				"at %d ns: the two are of different recordings, or the log has lost a line; %s", at, w.HostNs, binds[0].HostNs, decodeAlone)
 		}
 		r.Payload(w.HostNs, w.Payload)
 		if r.Err() != nil {
