@@ -15,10 +15,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
 
+	"github.com/framebridge/framebridge/lab27"
 	"github.com/framebridge/framebridge/ledger"
 )
 
@@ -134,7 +136,7 @@ func Outside(path string) error {
 	}
 	for {
 		for _, name := range []string{ledger.EventsName, ledger.CompressedName} {
-			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() && !isBundle(dir) {
 				return fmt.Errorf("%s %w", dir, ErrInSession)
 			}
 		}
@@ -144,4 +146,22 @@ func Outside(path string) error {
 		}
 		dir = parent
 	}
+}
+
+// isBundle tells a bundle of Lab27, which has events.jsonl too, from a session: its plan is beside, and its events are no session's. Where
+// they cannot be read it is a session.
+func isBundle(dir string) bool {
+	plan, err := os.Stat(filepath.Join(dir, lab27.PlanFile))
+	if err != nil || !plan.Mode().IsRegular() {
+		return false
+	}
+	events, err := os.Open(filepath.Join(dir, lab27.EventsFile))
+	if err != nil {
+		return false
+	}
+	defer events.Close()
+	const ofSession = `{"seq":` // how each line of a session's begins
+	begin := make([]byte, len(ofSession))
+	n, err := io.ReadFull(events, begin)
+	return (err == nil || err == io.EOF || err == io.ErrUnexpectedEOF) && string(begin[:n]) != ofSession
 }

@@ -135,6 +135,47 @@ func TestNothingIsWrittenIntoASession(t *testing.T) {
 	}
 }
 
+// A bundle of Lab27 has a file of the same name, and a pull into it must be able to go on.
+func TestABundleIsNoSessionUnlessItIsInOne(t *testing.T) {
+	const plan, bundle, session = "{\"schema\":\"lab27.plan/1\"}\n", "{\"event\":\"admitted\",\"mach\":7}\n", "{\"seq\":1,\"hostNs\":7,\"type\":\"session.start\"}\n"
+	for name, c := range map[string]struct {
+		files map[string]string
+		in    bool
+	}{
+		"a bundle":                            {map[string]string{"plan.json": plan, "events.jsonl": bundle}, false},
+		"a bundle whose events are not there": {map[string]string{"plan.json": plan, "events.jsonl": ""}, false},
+		"a session":                           {map[string]string{"events.jsonl": session}, true},
+		"a session with somebody's plan":      {map[string]string{"plan.json": plan, "events.jsonl": session}, true},
+		"a session that begins with damage":   {map[string]string{"events.jsonl": bundle}, true},
+		"a sealed session with one":           {map[string]string{"plan.json": plan, "events.jsonl.zst": "x"}, true},
+	} {
+		dir := t.TempDir()
+		for file, text := range c.files {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Outside(filepath.Join(dir, "x")); errors.Is(err, ErrInSession) != c.in {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "events.jsonl"), []byte(session), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		inside := filepath.Join(dir, "lab27")
+		if err := os.Mkdir(inside, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range map[string]string{"plan.json": plan, "events.jsonl": bundle} {
+			if err := os.WriteFile(filepath.Join(inside, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Outside(filepath.Join(inside, "x")); !errors.Is(err, ErrInSession) {
+			t.Errorf("%s, and a bundle in the session: %v", name, err)
+		}
+	}
+}
+
 func TestACompressedSessionGivesTheSameExport(t *testing.T) {
 	dir := t.TempDir()
 	plain, packed := filepath.Join(dir, "a", "run"), filepath.Join(dir, "b", "run")
