@@ -246,6 +246,7 @@ func (a *Adapter) emit(category categoryID, fault string) {
 func (a *Adapter) Counts() Counts {
 	c := a.counts
 	c.JudgeStats, c.PairCounts = a.judge.stats, a.lifetime.pairs
+	c.PartialContributors = a.update.partial
 	c.Names, c.OtherNameRows = a.survey.counts()
 	return c
 }

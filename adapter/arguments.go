@@ -13,6 +13,8 @@ const (
 	maxItems = 128
 	// maxLayouts bounds the format strings kept; the device has one for each place in its code that emits what we read.
 	maxLayouts = 256
+	// maxFormatBytes bounds a format string; the longest known has some 900. Of a longer one's arguments only the literal texts tell.
+	maxFormatBytes = 8 << 10
 	// maxNameBytes bounds an argument's name; the longest known has 41.
 	// Longer ones are cut, and so are no name that we know.
 	maxNameBytes = 64
@@ -307,7 +309,7 @@ type formatStrings struct {
 	byContent map[string]*layout
 }
 
-// layout is nil where there is no format string.
+// layout is nil where there is no format string, or none that could be the device's.
 func (f *formatStrings) layout(format tap.Value) *layout {
 	if format.IsNull() || format.IsStruct() {
 		return nil
@@ -316,7 +318,7 @@ func (f *formatStrings) layout(format tap.Value) *layout {
 		return l
 	}
 	l := f.byContent[string(format.Text())]
-	if l == nil {
+	if l == nil && len(format.Bytes()) <= maxFormatBytes {
 		if f.byContent == nil || len(f.byContent) == maxLayouts {
 			f.byContent = map[string]*layout{}
 		}

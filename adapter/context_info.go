@@ -48,7 +48,7 @@ func (x *contextInfo) read(s *signpost, c *Contributors) (ok bool) {
 	c.FrameSeed, c.DisplayID = int64(seed), int64(display)
 	p := Contributor{PID: int64(pid)}
 	if args.state[contextName] == argumentText {
-		p.Name = x.name(args.object[contextName].Text())
+		p.Name = x.name(bounded(args.object[contextName].Text(), MaxProcessNameBytes))
 	}
 	c.Processes = append(c.Processes, p)
 	return true

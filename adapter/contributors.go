@@ -1,5 +1,13 @@
 package adapter
 
+const (
+	// MaxContributors bounds the processes told of one frame; a screen shows a handful at once. With the bound on their names even
+	// the longest line fits a log, every byte of them escaped: 512 * (6 * 256 + 30) bytes are 0.8 MB.
+	MaxContributors = 512
+	// MaxProcessNameBytes bounds a contributor's name; longer ones are cut.
+	MaxProcessNameBytes = 256
+)
+
 // Contributor is a process that had content in a frame.
 type Contributor struct {
 	PID  int64

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"reflect"
@@ -201,6 +202,23 @@ func TestUnknownArgumentsAreSteppedOver(t *testing.T) {
 	got, _ := read(t, f.beginRow(), r)
 	if len(got.records) != 1 || lifetimeOf(got.records[0]) != f || got.records[0].Quality != QualityNoPredecessor {
 		t.Errorf("got %+v", got.records)
+	}
+}
+
+// Layouts of the longest format strings would be a gigabyte.
+func TestAFormatStringTooLongToKeepLeavesTheNamesToTheText(t *testing.T) {
+	f := steadyFrame(0)
+	for _, c := range []struct {
+		bytes, kept int // with its NUL
+	}{{8191, 1}, {8193, 0}} {
+		begin, end := f.beginRow(), f.endRow()
+		begin.format = format9 + strings.Repeat(".", c.bytes-1-len(format9))
+		end.format = begin.format
+		a, got := newTestAdapter(t), &collector{}
+		a.Message(1, payload(begin, end), got)
+		if n := len(a.formats[formFrameLifetime].byContent); n != c.kept || len(got.records) != 1 || lifetimeOf(got.records[0]) != f {
+			t.Errorf("%d bytes: %d format strings kept, want %d; records %+v", c.bytes, n, c.kept, got.records)
+		}
 	}
 }
 
@@ -444,26 +462,37 @@ func TestContributorsOfFrameUpdate(t *testing.T) {
 		return []byte{byte(pid), byte(pid >> 8), byte(pid >> 16), byte(pid >> 24), 1, 2, 3, 4}
 	}
 	for _, c := range []struct {
-		name string
-		data any
-		want []Contributor
+		name    string
+		data    any
+		want    []Contributor
+		partial int64
 	}{
-		{"plain bytes", append(append(chunk(431), chunk(0)...), append(chunk(-1), chunk(9)...)...), []Contributor{{PID: 431}, {PID: -1}}},
-		{"half a record", []any{chunk(431), chunk(0), chunk(64)}, []Contributor{{PID: 431}}},
-		{"a last chunk sent short", []any{chunk(431), []byte{5}}, []Contributor{{PID: 431}}},
-		{"none", []any{}, nil},
-		{"null", nil, nil},
+		{"plain bytes", append(append(chunk(431), chunk(0)...), append(chunk(-1), chunk(9)...)...), []Contributor{{PID: 431}, {PID: -1}}, 0},
+		{"half a record", []any{chunk(431), chunk(0), chunk(64)}, []Contributor{{PID: 431}}, 1},
+		{"half a record of bytes", append(append(chunk(431), chunk(0)...), chunk(64)...), []Contributor{{PID: 431}}, 1},
+		{"a last chunk sent short", []any{chunk(431), []byte{5}}, []Contributor{{PID: 431}}, 0},
+		{"a chunk too long", []any{append(chunk(431), chunk(0)...)}, nil, 1},
+		{"a chunk missing", []any{chunk(431), nil, chunk(64)}, nil, 1},
+		{"none", []any{}, nil, 0},
+		{"null", nil, nil, 0},
+		{"as many as are told", bytes.Repeat(append(chunk(431), chunk(0)...), 512), slices.Repeat([]Contributor{{PID: 431}}, 512), 0},
+		{"more", bytes.Repeat(append(chunk(431), chunk(0)...), 513), slices.Repeat([]Contributor{{PID: 431}}, 512), 1},
 	} {
 		f := steadyUpdate(0)
 		f.contributors = c.data
-		got, _ := read(t, f.row())
+		got, counts := read(t, f.row())
 		var processes []Contributor
 		for _, told := range got.contributors {
 			processes = append(processes, told.Processes...)
 		}
-		if len(got.records) != 1 || !reflect.DeepEqual(processes, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, processes, c.want)
+		if len(got.records) != 1 || !reflect.DeepEqual(processes, c.want) || counts.PartialContributors != c.partial {
+			t.Errorf("%s: %v, partial %d; want %v, %d", c.name, processes, counts.PartialContributors, c.want, c.partial)
 		}
+	}
+	f := steadyUpdate(0).row()
+	f.message.([]any)[7] = []any{"private", nil}
+	if got, counts := read(t, f); len(got.records) != 1 || len(got.contributors) != 0 || counts.PartialContributors != 1 {
+		t.Errorf("private: %v, partial %d", got.contributors, counts.PartialContributors)
 	}
 }
 
@@ -495,6 +524,11 @@ func TestContextInfoNamesAContributor(t *testing.T) {
 	want := []Contributors{{7, 7, []Contributor{{64, "SpringBoard"}}}, {7, 7, []Contributor{{65, ""}}}}
 	if !reflect.DeepEqual(got.contributors, want) || len(got.records)+len(got.gaps) != 0 || counts.UnreadableRows != 2 {
 		t.Errorf("%+v, gaps %v, unreadable %d", got.contributors, got.gaps, counts.UnreadableRows)
+	}
+	long := strings.Repeat("n", 256)
+	got, _ = read(t, contextRow("Event", pid(64), number, number, number, number, []any{"string", long + "ame"}))
+	if want := []Contributors{{7, 7, []Contributor{{64, long}}}}; !reflect.DeepEqual(got.contributors, want) {
+		t.Errorf("a name of 259 bytes: %+v", got.contributors)
 	}
 	short := contextRow("Event", []any{"narrative-text", "pid="}, pid(64), []any{"narrative-text", " frame_seed="}, number)
 	short.format = nil

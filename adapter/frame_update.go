@@ -1,16 +1,16 @@
 package adapter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
-
-	"github.com/framebridge/framebridge/dtx/tap"
 )
 
 // frameUpdate reads FrameUpdate, iOS 26: one event for each frame, its times packed as offsets from base_mct.
 type frameUpdate struct {
 	present [len(updateRequired)]string
 	data    []byte // the contributors of the frame at hand
+	partial int64  // rows whose contributors are not all told
 }
 
 const (
@@ -141,8 +141,8 @@ func (f *frameUpdate) read(s *signpost, r *Record, c *Contributors) reading {
 			}
 		}
 	}
-	if args.state[updateContributors] == argumentData {
-		f.contributors(args.object[updateContributors], c)
+	if !f.contributors(args, c) {
+		f.partial++
 	}
 	return reading{whole: true, fault: fault}
 }
@@ -213,15 +213,25 @@ func (f *frameUpdate) optional(args *arguments, base int64, r *Record) {
 // contributorBytes is the size of one contributor's record: four little-endian int32, the first of which is its pid.
 const contributorBytes = 16
 
-func (f *frameUpdate) contributors(data tap.Value, c *Contributors) {
-	f.data, _ = data.AppendData(f.data[:0])
+// contributors reports whether every contributor that the row carries is in c.
+func (f *frameUpdate) contributors(args *arguments, c *Contributors) (all bool) {
+	data := args.object[updateContributors]
+	switch state := args.state[updateContributors]; {
+	case state == argumentAbsent || state == argumentData && data.IsNull():
+		return true
+	case state != argumentData:
+		return false
+	}
+	f.data, all = data.AppendData(f.data[:0])
 	for len(f.data)%contributorBytes != 0 && len(f.data)%8 != 0 {
 		f.data = append(f.data, 0) // the last 8-byte chunk, sent short because it ends in zeros
 	}
-	for rest := f.data; len(rest) >= contributorBytes; rest = rest[contributorBytes:] {
+	rest := f.data
+	for ; len(rest) >= contributorBytes && len(c.Processes) < MaxContributors; rest = rest[contributorBytes:] {
 		pid := int32(binary.LittleEndian.Uint32(rest))
 		c.Processes = append(c.Processes, Contributor{PID: int64(pid)})
 	}
+	return all && len(bytes.TrimRight(rest, "\x00")) == 0 // a zero byte may be more than was sent
 }
 
 func (f *frameUpdate) reset() {}

@@ -15,6 +15,7 @@ type Counts struct {
 	Rows                int64 // of every table
 	UnreadableRows      int64 // ContextInfo rows that name no process or no frame
 	UnreadableFrameRows int64 // each is a gap, too
+	PartialContributors int64 // FrameUpdate rows whose contributors could not all be read, or were more than MaxContributors
 	JudgeStats
 	PairCounts
 	Names         []NameCount // sorted by subsystem, category and name
@@ -90,10 +91,9 @@ func (s *survey) class(row *tap.Row) *class {
 	return c
 }
 
-func word(v tap.Value) []byte {
-	text := v.Text()
-	return text[:min(len(text), maxWordBytes)]
-}
+func word(v tap.Value) []byte { return bounded(v.Text(), maxWordBytes) }
+
+func bounded(text []byte, most int) []byte { return text[:min(len(text), most)] }
 
 func (s *survey) lookup(subsystem, category, name []byte) *class {
 	if c := s.classes[classKey{string(subsystem), string(category), string(name)}]; c != nil {

@@ -1,10 +1,15 @@
 package capture
 
 import (
+	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/internal/jsonline"
+	"github.com/framebridge/framebridge/ledger"
 	"github.com/framebridge/framebridge/p95"
 )
 
@@ -135,4 +140,19 @@ func TestLineageCountsEpochsReconnectsAndLivesOfTheApp(t *testing.T) {
 	other := clocks(310e9, 40*second, 1)
 	other.Timebase = adapter.Timebase{Numer: 1, Denom: 1}
 	check("another timebase", l.connected(other), 4, 0, 4)
+}
+
+func TestTheMostContributorsWithTheLongestNamesFitALine(t *testing.T) {
+	p := adapter.Contributor{PID: math.MinInt32, Name: strings.Repeat("\x01", adapter.MaxProcessNameBytes)}
+	c := adapter.Contributors{FrameSeed: math.MaxInt64, DisplayID: math.MaxInt64, Processes: slices.Repeat([]adapter.Contributor{p}, adapter.MaxContributors)}
+	line := ledger.AppendLine(nil, &ledger.Event{Seq: math.MaxInt64, HostNs: math.MaxInt64, Value: &c})
+	// Each: {"pid":-2147483648,"name":""} and a comma are 30 bytes, and an escape such as \u0001 is 6.
+	if n := len(line); n < 512*(30+6*256) || n > jsonline.MaxLineBytes {
+		t.Fatalf("%d bytes", n)
+	}
+	var parser ledger.Parser
+	var e ledger.Event
+	if err := parser.Parse(line[:len(line)-1], &e); err != nil || !slices.Equal(e.Value.(*adapter.Contributors).Processes, c.Processes) {
+		t.Errorf("reads back as %v", err)
+	}
 }

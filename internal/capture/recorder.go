@@ -280,7 +280,8 @@ func extra(c adapter.Counts) map[string]int64 {
 	counts := map[string]int64{
 		"tapMessages": c.Messages, "tapStatusMessages": c.StatusMessages, "rows": c.Rows, "otherRows": c.OtherNameRows,
 		"unreadableRows": c.UnreadableRows, "unreadableFrameRows": c.UnreadableFrameRows,
-		"categoryTwins": c.CategoryTwins, "belowRefresh": c.BelowRefresh, "skewedPredecessors": c.SkewedPredecessors,
+		"partialContributors": c.PartialContributors,
+		"categoryTwins":       c.CategoryTwins, "belowRefresh": c.BelowRefresh, "skewedPredecessors": c.SkewedPredecessors,
 		"unpairedBegins": c.UnpairedBegins, "unpairedEnds": c.UnpairedEnds,
 	}
 	for _, n := range c.Names {

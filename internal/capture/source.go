@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/dtx"
 	"github.com/framebridge/framebridge/internal/device"
 	"github.com/framebridge/framebridge/internal/hostclock"
@@ -76,7 +77,7 @@ func (c *connection) listProcesses(ctx context.Context) ([]device.Process, error
 	}
 	c.names = make(map[int64]string, len(list))
 	for _, p := range list {
-		c.names[p.PID] = p.Name
+		c.names[p.PID] = p.Name[:min(len(p.Name), adapter.MaxProcessNameBytes)]
 	}
 	return list, nil
 }
