@@ -15,8 +15,9 @@
 //   - A bundle that contradicts itself is `invalid`, which is neither complete nor partial.
 //   - The cuts lie half a 120 Hz refresh behind whole seconds of the window: see CutPhaseNs.
 //   - Beyond the contract's list, a verdict is unqualified for an incomplete bundle, a reference window or a cut that does not exist, a
-//     FrameLifetime without an end (it could lie in the window), times out of order, a gap of the session's in which frames may
-//     have been lost, another timebase than the session's, and a mediaTime that is not the mach absolute time around it.
+//     FrameLifetime without an end (it could lie in the window), times out of order, a session-gap (the session tells of one, or a frame's
+//     quality does, and frames of the window may have been lost in it), another timebase than the session's, and a mediaTime that is
+//     not the mach absolute time around it.
 package lab27
 
 // Meaning says what a match is worth; every report on one carries it.

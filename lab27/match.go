@@ -23,14 +23,26 @@ type Frame struct {
 	DisplayID, SurfaceID  int64 // 0 = not reported
 	HasEnd                bool
 	Valid                 bool // of quality valid: it has a frame time
+	Unchained             bool // its quality says that frames may have been lost right before it
 }
 
 // FrameOf takes what a match needs of a record, whatever its quality: each is a frame that must be accounted for.
 func FrameOf(r *adapter.Record) Frame {
 	return Frame{
 		RawSequence: r.RawSequence, EndMach: r.EndMach, PreviousMach: r.PreviousMach, DisplayID: r.DisplayID, SurfaceID: r.SurfaceID,
-		HasEnd: r.Fields&adapter.HasEndMach != 0, Valid: r.Quality == adapter.QualityValid,
+		HasEnd: r.Fields&adapter.HasEndMach != 0, Valid: r.Quality == adapter.QualityValid, Unchained: unchained(r),
 	}
+}
+
+// unchained tells that a record's predecessor is not the frame that came before it. After a while in which nothing was drawn it is.
+func unchained(r *adapter.Record) bool {
+	switch r.Quality {
+	case adapter.QualitySourceGap, adapter.QualityNoPredecessor:
+		return true
+	case adapter.QualityDiscontinuity:
+		return r.QualityReason != adapter.ReasonTooLong
+	}
+	return false
 }
 
 // MatchInput is what a match compares.
@@ -92,7 +104,7 @@ type Counts struct {
 	EdgeCutPresented   int `json:"edgeCutPresented"` // and the other way round
 	NotPresented       int `json:"notPresented"`
 	OutOfOrder         int `json:"outOfOrder"`  // times that do not rise, on either side
-	SessionGaps        int `json:"sessionGaps"` // where the session may have lost frames
+	SessionGaps        int `json:"sessionGaps"` // where the session may have lost frames of the window
 
 	EdgePairs        int `json:"edgePairs"` // outside
 	EdgeFrames       int `json:"edgeFrames"`

@@ -3,6 +3,7 @@ package lab27
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -191,19 +192,35 @@ func (m *Match) judge(hasClock bool) {
 	}
 }
 
-// findGaps looks for gaps of the session between frames of the window, or right before the first or behind the last of them: what was lost
-// there would have had to be accounted for.
+// findGaps looks for where frames of the window may have been lost, which would have had to be accounted for: between two frames of which the
+// first ends no later than the window and the second no earlier, the session has a gap, or the second does not follow the first.
 func (m *Match) findGaps() {
-	first, last := len(m.in.Frames), -1
-	for i, ns := range m.frames.ns {
-		if m.Verdict.Window.holds(ns) {
-			first, last = min(first, m.frames.index[i]), max(last, m.frames.index[i])
-		}
+	window, gaps := m.Verdict.Window, m.in.Gaps
+	if window == nil {
+		return
 	}
-	for _, before := range m.in.Gaps {
-		if before >= first && before <= last+1 {
-			m.gaps = append(m.gaps, before)
+	lastNs := int64(math.MinInt64)
+	for i := range len(m.in.Frames) + 1 {
+		ns, unchained := int64(math.MaxInt64), false // behind the last frame
+		if i < len(m.in.Frames) {
+			f := &m.in.Frames[i]
+			end, ok := machNs(m.in.Timebase, f.EndMach)
+			if !ok || !f.HasEnd || f.DisplayID != m.in.PrimaryDisplayID {
+				continue
+			}
+			ns, unchained = end, f.Unchained
 		}
+		n := 0
+		for n < len(gaps) && gaps[n] <= i {
+			n++
+		}
+		if lastNs <= window.ToNs && ns >= window.FromNs {
+			m.gaps = append(m.gaps, gaps[:n]...)
+			if n == 0 && unchained {
+				m.gaps = append(m.gaps, i)
+			}
+		}
+		gaps, lastNs = gaps[n:], ns
 	}
 	m.Verdict.Counts.SessionGaps = len(m.gaps)
 }

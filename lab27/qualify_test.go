@@ -221,6 +221,60 @@ func TestAGapOfTheSessionInsideTheWindowIsNeverQualified(t *testing.T) {
 	}
 }
 
+// The last cut lies up to a second before the window's end, so that what was lost behind it shows in no P95.
+func TestAFrameThatDoesNotFollowTheOneBeforeIsAGapInTheWindowAndRightBehindIt(t *testing.T) {
+	f := newFixture(t, lab27.PurposeStudy, 100)
+	last := 3 + f.qualify(t).Verdict.Counts.FramesInside - 1
+	for _, c := range []struct {
+		name  string
+		frame int
+		gaps  []int // of the session
+		want  []int // lines of match.jsonl: after which raw sequence
+	}{
+		{"the session's first", 0, nil, nil},
+		{"the last before the window", 2, nil, nil},
+		{"the first inside", 3, nil, []int{3}},
+		{"the last inside", last, nil, []int{last}},
+		{"the first behind", last + 1, nil, []int{last + 1}},
+		{"the second behind", last + 2, nil, nil},
+		{"one before which the session has the gap", 100, []int{100}, []int{100}},
+		{"one before which it has two", 100, []int{100, 100}, []int{100, 100}},
+		{"one before which it has none, but before the next", 100, []int{101}, []int{100, 101}},
+	} {
+		f := newFixture(t, lab27.PurposeStudy, 100)
+		f.frames[c.frame].Unchained = true
+		m, err := lab27.Qualify(lab27.MatchInput{Report: f.report(), Frames: f.frames, PrimaryDisplayID: 1, Timebase: timebase, Gaps: c.gaps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, want, text := m.Verdict, "", lines(t, m)
+		for _, after := range c.want {
+			want += fmt.Sprintf("{\"kind\":\"session-gap\",\"afterRawSequence\":%d}\n", after)
+		}
+		if v.Qualified != (c.want == nil) || v.Counts.SessionGaps != len(c.want) || strings.Count(text, "session-gap") != len(c.want) || !strings.Contains(text, want) {
+			t.Errorf("%s: %d gaps, %v, want %s", c.name, v.Counts.SessionGaps, v.Reasons, want)
+		}
+	}
+}
+
+// Two of the external display's frames stand between a gap and the frames of the window.
+func TestAGapBesideAnotherDisplaysFramesIsOneOfTheWindowAllTheSame(t *testing.T) {
+	f := newFixture(t, lab27.PurposeStudy, 100)
+	last := 3 + f.qualify(t).Verdict.Counts.FramesInside - 1
+	for gap, at := range map[int]int{3: 3, last + 3: last + 1} { // frames before the gap, and where the other display's come in
+		f := newFixture(t, lab27.PurposeStudy, 100)
+		other := lab27.Frame{RawSequence: 90_001, EndMach: f.frames[at].EndMach - 1000, DisplayID: 2, HasEnd: true, Unchained: true}
+		f.frames = slices.Insert(f.frames, at, other, other)
+		m, err := lab27.Qualify(lab27.MatchInput{Report: f.report(), Frames: f.frames, PrimaryDisplayID: 1, Timebase: timebase, Gaps: []int{gap}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := m.Verdict; v.Counts.SessionGaps != 1 || v.Qualified {
+			t.Errorf("after %d frames: %+v", gap, v.Counts)
+		}
+	}
+}
+
 func TestCutFailsWhereP95DiffersByMoreThanAMillisecond(t *testing.T) {
 	for _, c := range []struct {
 		ticks  int64
@@ -297,8 +351,22 @@ func TestFrameOfTakesARecordOfAnyQuality(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r.Fields, r.Quality = 0, adapter.QualityUnsupportedSchema
-	if got := lab27.FrameOf(&r); got.HasEnd || got.Valid {
+	if got := lab27.FrameOf(&r); got.HasEnd || got.Valid || got.Unchained {
 		t.Errorf("%+v", got)
+	}
+	for _, c := range []struct {
+		quality   adapter.Quality
+		reason    string
+		unchained bool
+	}{
+		{adapter.QualitySourceGap, "", true}, {adapter.QualityNoPredecessor, "", true}, {adapter.QualityDiscontinuity, "not-forward", true},
+		{adapter.QualityDiscontinuity, "predecessor-earlier", true}, {adapter.QualityDiscontinuity, "too-long", false}, {adapter.QualityDuplicate, "", false},
+		{adapter.QualityOutOfOrder, "", false},
+	} {
+		r.Quality, r.QualityReason = c.quality, c.reason
+		if got := lab27.FrameOf(&r); got.Unchained != c.unchained || got.Valid {
+			t.Errorf("%s, %s: %+v", c.quality, c.reason, got)
+		}
 	}
 }
 
