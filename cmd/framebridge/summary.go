@@ -97,7 +97,11 @@ func printSummary(w io.Writer, s *summary.Summary) {
 			continue
 		}
 		line("  frame time", "P50 %s  P95 %s  P99 %s  max %s ms, of the whole session", ms(*d.P50Ns), ms(*d.P95Ns), ms(*d.P99Ns), ms(*d.MaxNs))
-		line("  hitch ratio", "%.3f ms/s (%s ms of overrun in %s ms of frames), %d refreshes missed", *d.HitchMsPerS, ms(d.OverrunNs), ms(d.SumNs), d.MissedRefreshes)
+		ratio := "null"
+		if d.HitchMsPerS != nil {
+			ratio = fmt.Sprintf("%.3f", *d.HitchMsPerS)
+		}
+		line("  hitch ratio", "%s ms/s (%s ms of overrun in %s ms of frames), %d refreshes missed", ratio, ms(d.OverrunNs), ms(d.SumNs), d.MissedRefreshes)
 		if d.BelowRefresh > 0 {
 			line("  below refresh", "%d frames shorter than their own refresh interval", d.BelowRefresh)
 		}

@@ -40,6 +40,9 @@ func scaleOf(top, height, low, middle, high float64) scale {
 
 // share is where a value stands between the ends, from 0 to 1.
 func (s scale) share(v float64) float64 {
+	if v <= s.low {
+		return 0
+	}
 	share := (v - s.low) / (s.high - s.low)
 	if s.logarithmic {
 		share = math.Log(v/s.low) / math.Log(s.high/s.low)

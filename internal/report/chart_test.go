@@ -135,6 +135,16 @@ func TestTheLineOfTheP95IsBrokenWhereThereIsNone(t *testing.T) {
 	}
 }
 
+// A log of anyone's making may publish what no window computes.
+func TestAPublishedValueBelowTheScaleStandsAtItsFoot(t *testing.T) {
+	spiky := scaleOf(0, 100, 8, 8.3, 900)
+	for _, ms := range []float64{-5, 0, 1} {
+		if y := spiky.y(ms); !spiky.logarithmic || y != 100 {
+			t.Errorf("%g ms stand at %g, want 100", ms, y)
+		}
+	}
+}
+
 func TestSegmentsAreRunsOfPublications(t *testing.T) {
 	clear := func(reason p95.ClearReason) p95.Clear { return p95.Clear{Reason: reason, Known: true} }
 	c := publish(

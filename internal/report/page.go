@@ -136,6 +136,10 @@ func (r *Report) shownDisplays() (list []shownDisplay) {
 			shown.Qualities = append(shown.Qualities, row{quality, fmt.Sprint(s.ByQuality[quality])})
 		}
 		if s.P95Ns != nil {
+			ratio := "null"
+			if s.HitchMsPerS != nil {
+				ratio = fmt.Sprintf("%.3f", *s.HitchMsPerS)
+			}
 			id := fmt.Sprintf("display-%d", i)
 			ns := func(name, path string, n int64, about string) figure {
 				return figure{name, at(path), ms(n), "ms", about}
@@ -145,7 +149,7 @@ func (r *Report) shownDisplays() (list []shownDisplay) {
 				ns("P95", "p95FrameTimeNs", *s.P95Ns, "of the whole session"),
 				ns("P99", "p99FrameTimeNs", *s.P99Ns, "of the whole session"),
 				ns("longest", "maxFrameTimeNs", *s.MaxNs, "frame time"),
-				{"hitch time ratio", at("hitchMsPerS"), fmt.Sprintf("%.3f", *s.HitchMsPerS), "ms/s",
+				{"hitch time ratio", at("hitchMsPerS"), ratio, "ms/s",
 					fmt.Sprintf("%s ms of overrun in %s ms of frames", ms(s.OverrunNs), ms(s.SumNs))},
 				count("refreshes missed", "missedRefreshes", s.MissedRefreshes, "by Apple's rule"),
 			}, shown.Figures...)

@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/internal/sessiontest"
+	"github.com/framebridge/framebridge/internal/summary"
 	"github.com/framebridge/framebridge/ledger"
 )
 
@@ -123,6 +125,35 @@ func TestReportNamesThePublicationThatIsNotWhatTheEventsGive(t *testing.T) {
 	}
 	if valid := r.Summary.Displays[0].ByQuality["valid"]; drawn != valid || valid < 2000 {
 		t.Errorf("%d frames are drawn, %d are valid", drawn, valid)
+	}
+}
+
+// Four decimals are more than the contract's three: such figures count nowhere, and so no frame is drawn with a time.
+func TestFramesWhoseFiguresCountNowhereHaveNoPlaceInTheCharts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(recorded(t, sessiontest.Session{Seconds: 20}), "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile(`"refreshMultiple":[0-9.]+`).ReplaceAll(text, []byte(`"refreshMultiple":1.0001`))
+	r, page := made(t, logOf(t, strings.TrimSpace(string(text))))
+	drawn, without := int64(0), int64(0)
+	for _, c := range r.charts.displays[0].columns {
+		drawn, without = drawn+c.frameTimeNs.n, without+c.without
+	}
+	if frames := r.Summary.Displays[0].Frames; drawn != 0 || without != frames || frames < 2000 {
+		t.Errorf("%d frames are drawn with a time and %d without, of %d", drawn, without, frames)
+	}
+	if !strings.Contains(page, "No frame of this display has a frame time.") {
+		t.Error("the page does not say so")
+	}
+}
+
+// The log of a recording that goes on has frames when it is drawn that were not there when it was counted.
+func TestAFrameThatWasNotCountedYetIsDrawnWithinTheChart(t *testing.T) {
+	c := newCollector(&summary.Summary{LastHostNs: 60e9, Displays: []*summary.Display{{DisplayID: 1, Frames: 1}}})
+	c.event(&ledger.Event{Value: &adapter.Record{Fields: adapter.HasDisplayID | adapter.HasFrameTime, DisplayID: 1, Quality: adapter.QualityValid, FrameTimeNs: 8_333_333}})
+	if column := c.displays[0].columns[0]; column.frameTimeNs.n != 1 || column.heights[0] != 1 {
+		t.Errorf("%+v", column.frameTimeNs)
 	}
 }
 

@@ -201,7 +201,7 @@ func (c *collector) record(hostNs int64, r *adapter.Record) {
 		hostNs = ns
 	}
 	col := &d.columns[c.column(hostNs)]
-	if r.Quality != adapter.QualityValid || r.Fields&adapter.HasFrameTime == 0 || r.InexactFigures && r.FrameTimeNs == 0 {
+	if !summary.Timed(r) {
 		col.without++
 		return
 	}
@@ -213,7 +213,8 @@ func (c *collector) record(hostNs int64, r *adapter.Record) {
 	if col.heights == nil {
 		col.heights = make([]uint32, frameTimesHeight)
 	}
-	col.heights[min(int(d.scale.y(float64(r.FrameTimeNs)/1e6)-plotTop), frameTimesHeight-1)]++
+	height := int(d.scale.y(float64(r.FrameTimeNs)/1e6) - plotTop)
+	col.heights[max(0, min(height, frameTimesHeight-1))]++ // a log that grows has frames that no scale was made for
 	if ns, ok := r.Timebase.Ns(r.RefreshIntervalMach); ok && ns > 0 {
 		col.milliHz.add(1_000_000_000_000 / ns)
 	}

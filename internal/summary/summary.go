@@ -86,7 +86,7 @@ type Display struct {
 
 	// Hitches by Apple's rule, over valid frames whose refresh interval is known.
 	OverrunNs       int64    `json:"overrunNs"`
-	HitchMsPerS     *float64 `json:"hitchMsPerS"`
+	HitchMsPerS     *float64 `json:"hitchMsPerS"` // nil where the frame times add up to nothing
 	MissedRefreshes int64    `json:"missedRefreshes"`
 
 	// AdjustmentTicks is a constant by which ends lie after the next frames' previous (wire.md); nil where there is none.
@@ -184,7 +184,7 @@ func (d *Display) add(r *adapter.Record) {
 		d.DroppedBefore += r.DroppedBefore
 	}
 	d.follow(r)
-	if r.Quality != adapter.QualityValid || r.Fields&adapter.HasFrameTime == 0 || r.InexactFigures {
+	if !Timed(r) {
 		return
 	}
 	d.frameTimesNs = append(d.frameTimesNs, r.FrameTimeNs)
@@ -199,6 +199,11 @@ func (d *Display) add(r *adapter.Record) {
 		d.OverrunNs += overrunNs
 		d.MissedRefreshes += missed
 	}
+}
+
+// Timed reports whether a record has a frame time that counts.
+func Timed(r *adapter.Record) bool {
+	return r.Quality == adapter.QualityValid && r.Fields&adapter.HasFrameTime != 0 && !r.InexactFigures
 }
 
 // follow compares a frame's previous with the end before it, as the quality table does.
@@ -229,8 +234,10 @@ func (d *Display) finish() {
 	}
 	d.P50Ns, d.P95Ns, d.P99Ns, d.MaxNs = at(50), at(95), at(99), at(100)
 	d.MinNs = &d.frameTimesNs[0]
-	hitch := float64(d.OverrunNs) / 1e6 / (float64(d.SumNs) / 1e9)
-	d.HitchMsPerS = &hitch
+	if d.SumNs > 0 {
+		hitch := float64(d.OverrunNs) / 1e6 / (float64(d.SumNs) / 1e9)
+		d.HitchMsPerS = &hitch
+	}
 }
 
 // FrameTimesNs are the valid frame times in ascending order.

@@ -92,6 +92,21 @@ func TestSummaryOfTwoDisplaysWorkedOutByHand(t *testing.T) {
 	}
 }
 
+// Times that add up to nothing, and times of which the whole was never longer than nothing.
+func TestWithoutATimeInAllThereIsNoHitchTimeRatio(t *testing.T) {
+	whole := record(1, 1, 1, 240_000, 480_000, 240_000, 240_000, "valid")
+	for _, time := range []string{"0", "-10"} {
+		line := strings.Replace(whole, `"frameTimeMs":10.000000`, `"frameTimeMs":`+time, 1)
+		s, err := summary.Of(ledger.NewReader(strings.NewReader(line + "\n")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := s.Displays[0]; d.P95Ns == nil || d.HitchMsPerS != nil {
+			t.Errorf("frame time of %s ms: P95 %v, hitch time ratio %v, want one and none", time, d.P95Ns, d.HitchMsPerS)
+		}
+	}
+}
+
 func TestAConstantAdjustmentIsNamedAndNotRepaired(t *testing.T) {
 	for adjustment, named := range map[int64]bool{0: false, 1: false, 500: true} {
 		var lines []string
