@@ -44,10 +44,11 @@ type xctraceFrame struct {
 // ReadXctrace reads an os-signpost-interval export of Instruments. timebase is that of the recorded device.
 //
 // The export has no end in ticks. It has begin and duration in ns since the trace began, and each frame's prev_frame in ticks, which is the end
-// of the frame before it. So each pair of frames that follow each other gives an offset between the two clocks, and as both run
+// of the frame before it. So each pair of frames whose seeds follow each other gives an offset between the two clocks, and as both run
 // at the same rate, all must agree within one tick: then a frame's end is the next one's prev_frame, and where there is no next frame, or
-// frames are missing before it (its prev_frame is a millisecond or more away), the end is reckoned from the offset. Any other
-// disagreement means that the file is not what it seems, and it is refused.
+// frames are missing before it (seeds are, and its prev_frame is a millisecond or more later), the end is reckoned from the offset. Any
+// other disagreement means that the file is not what it seems, and it is refused. Frames missing between all that are there would agree
+// on a wrong offset as well, so a file without seeds that follow each other is refused too.
 func ReadXctrace(r io.Reader, timebase Timebase) (*XctraceRecording, error) {
 	if timebase.Numer < 1 || timebase.Denom < 1 || timebase.Numer > maxXctraceTimebase || timebase.Denom > maxXctraceTimebase {
 		return nil, fmt.Errorf("timebase %d/%d: want both parts from 1 to %d, such as 125/3", timebase.Numer, timebase.Denom, maxXctraceTimebase)
@@ -163,30 +164,37 @@ func (x *XctraceRecording) findEnds(t Timebase) error {
 		frame    int
 		previous uint64
 		offset   int64
+		seedGap  bool // frames may be missing between the two
 	}
 	var pairs []pair
+	var offsets []int64
 	next := map[uint64]*xctraceFrame{} // by display
 	for i := len(x.frames) - 1; i >= 0; i-- {
 		f := &x.frames[i]
 		display := f.number[lifetimeDisplay]
 		if after := next[display]; after != nil && after.state[lifetimePrevious] == argumentNumber {
-			if previous := after.number[lifetimePrevious]; previous > 0 && previous <= uint64(maxXctraceScaled/t.Numer) {
-				pairs = append(pairs, pair{i, previous, int64(previous)*t.Numer - f.endNs*t.Denom})
+			hasSeeds := f.state[lifetimeSeed] == argumentNumber && after.state[lifetimeSeed] == argumentNumber
+			seed, seedAfter := f.number[lifetimeSeed], after.number[lifetimeSeed]
+			previous := after.number[lifetimePrevious]
+			isTold := previous > 0 && previous <= uint64(maxXctraceScaled/t.Numer)
+			if isTold && !(hasSeeds && seed == seedAfter) { // the same frame under both categories is no successor of itself
+				p := pair{i, previous, int64(previous)*t.Numer - f.endNs*t.Denom, !hasSeeds || seedAfter > seed+1}
+				pairs = append(pairs, p)
+				if hasSeeds && seedAfter == seed+1 {
+					offsets = append(offsets, p.offset)
+				}
 			}
 		}
 		next[display] = f
 	}
-	if len(pairs) == 0 {
-		return errors.New("no frame has a successor with prev_frame, so that nothing tells the ends in ticks")
-	}
-	offsets := make([]int64, len(pairs))
-	for i, p := range pairs {
-		offsets[i] = p.offset
+	if len(offsets) == 0 {
+		return errors.New("no frame has a successor with prev_frame and the next frame_seed, so that nothing tells the ends in ticks; " +
+			"export all intervals of the recording")
 	}
 	low, high, agree := widestAgreement(offsets, t.Numer)
-	if agree*2 <= len(pairs) && len(pairs) > 1 {
+	if agree*2 <= len(offsets) && len(offsets) > 1 {
 		return fmt.Errorf("trace time and ticks: only %d of %d pairs of frames agree on their offset within one tick; want the same for all",
-			agree, len(pairs))
+			agree, len(offsets))
 	}
 	middle := low + (high-low)/2
 	ticks := func(ns int64) (uint64, error) {
@@ -208,12 +216,13 @@ func (x *XctraceRecording) findEnds(t Timebase) error {
 	}
 	for _, p := range pairs {
 		f := &x.frames[p.frame]
-		switch off := max(p.offset-high, low-p.offset, 0); {
-		case off == 0:
+		switch {
+		case max(p.offset, high)-min(p.offset, low) <= t.Numer:
 			f.number[lifetimeEnd] = p.previous
-		case off < predecessorSlackNs*t.Denom:
+		case !p.seedGap || p.offset-high < predecessorSlackNs*t.Denom:
+			off := max(p.offset-high, low-p.offset)
 			return fmt.Errorf("trace time and ticks: the frame that ends at %d ns of the trace is %.3f µs off the offset that %d others agree on; "+
-				"want at most one tick", f.endNs, float64(off)/float64(t.Denom)/1000, agree)
+				"want at most one tick: export one recording, and all of it", f.endNs, float64(off)/float64(t.Denom)/1000, agree)
 		}
 	}
 	return nil

@@ -191,12 +191,12 @@ func TestClocksThatDisagreeByMoreThanATickAreRefused(t *testing.T) {
 		f.previous += ticks
 		return export(frameAt(2), frameAt(3), frameAt(4), f, frameAt(6))
 	}
-	for _, ticks := range []int64{0, 1, -1, 24_001, -24_001} { // a tick of truncation, or a millisecond and more: another frame's end
+	for _, ticks := range []int64{0, 1, -1} { // a tick of truncation
 		if _, err := ReadXctrace(strings.NewReader(off(ticks)), xctraceTimebase); err != nil {
 			t.Errorf("%d ticks: %v", ticks, err)
 		}
 	}
-	for _, ticks := range []int64{2, -2, 12_000, 23_999, -23_999} {
+	for _, ticks := range []int64{2, -2, 12_000, 23_999, -23_999, 24_001, -24_001, -240_000_000} {
 		_, err := ReadXctrace(strings.NewReader(off(ticks)), xctraceTimebase)
 		if err == nil || !strings.Contains(err.Error(), "the frame that ends at 40000000 ns of the trace is") {
 			t.Errorf("%d ticks: %v", ticks, err)
@@ -206,6 +206,52 @@ func TestClocksThatDisagreeByMoreThanATickAreRefused(t *testing.T) {
 	_, err := ReadXctrace(strings.NewReader(off(0)), Timebase{1, 1})
 	if err == nil || !strings.Contains(err.Error(), "only 1 of 4 pairs of frames agree on their offset within one tick") {
 		t.Errorf("another timebase: %v", err)
+	}
+}
+
+// Frames that are missing everywhere, or rows of another recording, fit each other and still are not the end of the frame before.
+func TestARecordingWhoseFramesDoNotFollowOneAnotherIsRefused(t *testing.T) {
+	const nothing, off = "no frame has a successor with prev_frame and the next frame_seed", "ns of the trace is"
+	earlier := frameAt(7)
+	earlier.previous = traceBegan + 4*240_000 - 24_001 // frames are missing before it, and its prev_frame is before the end of frame 4
+	later := func(f interval) interval {               // of a device clock 1,000 s on, and 3 ms later in the trace
+		f.seed, f.startNs, f.previous = f.seed+1000, f.startNs+3_000_000, f.previous+24_000_000_000
+		return f
+	}
+	for _, c := range []struct {
+		name string
+		rows []interval
+		want string
+	}{
+		{"two frames, one missing between them", []interval{frameAt(2), frameAt(4)}, nothing},
+		{"every second frame missing", []interval{frameAt(2), frameAt(4), frameAt(6), frameAt(8)}, nothing},
+		{"a frame twice", []interval{frameAt(2), frameAt(2)}, nothing},
+		{"a predecessor before the last frame", []interval{frameAt(2), frameAt(3), frameAt(4), earlier, frameAt(8)}, off},
+		{"two recordings in one", []interval{frameAt(2), frameAt(3), frameAt(4), frameAt(5), later(frameAt(2)), later(frameAt(3))}, off},
+		{"one behind the other", []interval{frameAt(2), frameAt(3), frameAt(4), frameAt(5), later(frameAt(6)), later(frameAt(7))}, off},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := ReadXctrace(strings.NewReader(export(c.rows...)), xctraceTimebase); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+// The device may leave a frame out, and then the chain holds over it; and it may tell one under both categories.
+func TestASeedThatIsMissingOrToldTwiceIsNoDisagreement(t *testing.T) {
+	over := frameAt(5)
+	over.seed++
+	twin := frameAt(3)
+	twin.subsystem, twin.category = "com.apple.coreanimation", "IOMFBServer.Stalls"
+	_, records, counts := importXctrace(t, strings.NewReader(export(frameAt(2), frameAt(3), twin, frameAt(4), over)))
+	var got []string
+	for _, r := range records {
+		got = append(got, fmt.Sprint(r.FrameSeed, " ", r.EndMach-traceBegan, " ", r.Quality, " ", r.FrameTimeNs))
+	}
+	want := []string{"102 480000 no-predecessor 0", "103 720000 valid 10000000", "104 960000 valid 10000000", "106 1200000 valid 10000000"}
+	if !slices.Equal(got, want) || counts.CategoryTwins != 1 {
+		t.Errorf("got %q, %d twins; want %q and one", got, counts.CategoryTwins, want)
 	}
 }
 
