@@ -28,6 +28,7 @@ type XctraceRecording struct {
 	binding Binding
 	frames  []xctraceFrame
 	survey  survey
+	rows    int64 // of every kind
 }
 
 // xctraceFrame is one FrameLifetime row. Times of the trace are ns since its beginning.
@@ -96,6 +97,7 @@ func (x *XctraceRecording) row(values map[string]*element) error {
 	}
 	c := x.survey.lookup(text("subsystem"), text("category"), text("name"))
 	c.rows++
+	x.rows++
 	if c.form != formFrameLifetime {
 		return nil
 	}
@@ -265,6 +267,7 @@ func (x *XctraceRecording) Records(sessionID, policy string, each func(*Record) 
 		}
 	}
 	counts := a.Counts()
+	counts.Rows = x.rows
 	counts.Names, counts.OtherNameRows = x.survey.counts()
 	return counts, imported.err
 }

@@ -88,7 +88,7 @@ func TestRealRecordingOfInstruments(t *testing.T) {
 		{"com.apple.dt.Xcode", "DVTDownloads Metrics", "fetch-matching-assets", 3, "", false},
 		{"com.apple.network", "activity", "nw_activity", 1, "", false},
 	}
-	if !reflect.DeepEqual(counts.Names, wantNames) || counts.ByQuality[QualityValid] != 12 || counts.SkewedPredecessors != 0 {
+	if !reflect.DeepEqual(counts.Names, wantNames) || counts.Rows != 50 || counts.ByQuality[QualityValid] != 12 || counts.SkewedPredecessors != 0 {
 		t.Errorf("counts %+v", counts)
 	}
 }
