@@ -7,8 +7,8 @@ import (
 	"github.com/framebridge/framebridge/p95"
 )
 
-// rebootSlackNs is how far a phone's clock may lag behind what it should show before it counts as started again. It covers the width of
-// both exchanges and 50 ppm of drift over a working day.
+// rebootSlackNs is how far a phone's clock may lag behind what it should show at least before it counts as started again. It covers
+// 50 ppm of drift over a working day.
 const rebootSlackNs = int64(2 * time.Second)
 
 // lineage gives each connection its source epoch and reconnect generation, and each life of the app its generation.
@@ -44,8 +44,9 @@ func (l *lineage) again() adapter.Binding {
 }
 
 // restarted reports whether the phone's clocks began anew between two exchanges. The continuous clock never stops, so it must have moved
-// on by as much as the host's. The absolute clock stops in sleep: one that has moved on by less may have slept, and one that cannot be
-// told from a restart counts as one, since a new epoch at worst forgets a window.
+// on by as much as the host's did from when the first answer was here until the second question left; an answer may take seconds. The
+// absolute clock stops in sleep: one that has moved on by less may have slept, and one that cannot be told from a restart counts as one,
+// since a new epoch at worst forgets a window.
 func restarted(before, after p95.ClockBridge) bool {
 	was, is := before.DeviceAbsoluteMach, after.DeviceAbsoluteMach
 	if before.HasContinuous && after.HasContinuous {
@@ -55,7 +56,7 @@ func restarted(before, after p95.ClockBridge) bool {
 		return true
 	}
 	movedNs, ok := after.Timebase.Ns(is - was)
-	return !ok || movedNs < after.HostReceiveNs-before.HostSendNs-rebootSlackNs
+	return !ok || movedNs < after.HostSendNs-before.HostReceiveNs-rebootSlackNs
 }
 
 // app is the binding when the target runs as this process. Another pid is another life of it, and so is the same one after a restart.
