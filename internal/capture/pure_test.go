@@ -93,6 +93,12 @@ func clocks(hostNs, continuous, absolute int64) p95.ClockBridge {
 		DeviceAbsoluteMach: absolute, Timebase: adapter.Timebase{Numer: 125, Denom: 3}}
 }
 
+// slow is an exchange that took as long as one may.
+func slow(b p95.ClockBridge) p95.ClockBridge {
+	b.HostReceiveNs = b.HostSendNs + 4_000_000_000
+	return b
+}
+
 // 24,000 ticks are a millisecond at 125/3.
 const second = 24_000_000
 
@@ -105,8 +111,11 @@ func TestAConnectionIsAnotherEpochOnlyAfterARestart(t *testing.T) {
 		"the phone slept: only the continuous clock moved":  {clocks(100e9, 5000*second, 900*second), clocks(110e9, 5010*second, 900*second), false},
 		"the phone restarted and its clock is behind":       {clocks(100e9, 5000*second, 900*second), clocks(160e9, 30*second, 30*second), true},
 		"it had just started, and has run longer than then": {clocks(100e9, 20*second, 20*second), clocks(200e9, 60*second, 60*second), true},
-		"2.0 s behind is within the slack":                  {clocks(100e9, 5000*second, 1), clocks(110e9-1_000_000, 5008*second, 1), false},
-		"one tick more is not":                              {clocks(100e9, 5000*second, 1), clocks(110e9-1_000_000, 5008*second-1, 1), true},
+		"2.0 s behind is within the slack":                  {clocks(100e9, 5000*second, 1), clocks(110e9+1_000_000, 5008*second, 1), false},
+		"one tick more is not":                              {clocks(100e9, 5000*second, 1), clocks(110e9+1_000_000, 5008*second-1, 1), true},
+		"slow answers, both clocks read at once":            {slow(clocks(100e9, 5000*second, 1)), slow(clocks(110e9, 5010*second, 1)), false},
+		"the first read at its end, the second at once":     {slow(clocks(100e9, 5004*second, 1)), slow(clocks(110e9, 5010*second, 1)), false},
+		"slow answers around a restart":                     {slow(clocks(100e9, 20*second, 20*second)), slow(clocks(200e9, 60*second, 60*second)), true},
 		"no continuous clock, awake all the time":           {clocks(100e9, 0, 900*second), clocks(110e9, 0, 910*second), false},
 		"no continuous clock, and asleep: cannot be told":   {clocks(100e9, 0, 900*second), clocks(110e9, 0, 901*second), true},
 		"no continuous clock, restarted":                    {clocks(100e9, 0, 900*second), clocks(160e9, 0, 30*second), true},
@@ -154,5 +163,21 @@ func TestTheMostContributorsWithTheLongestNamesFitALine(t *testing.T) {
 	var e ledger.Event
 	if err := parser.Parse(line[:len(line)-1], &e); err != nil || !slices.Equal(e.Value.(*adapter.Contributors).Processes, c.Processes) {
 		t.Errorf("reads back as %v", err)
+	}
+}
+
+func TestKindsOfRowsWithOneNameShareItsCount(t *testing.T) {
+	counts := extra(adapter.Counts{Names: []adapter.NameCount{
+		{Subsystem: "a/b", Category: "c", Name: "d", Rows: 3}, {Subsystem: "a", Category: "b/c", Name: "d", Rows: 4},
+		{Subsystem: "\xfe", Rows: 1}, {Subsystem: "\xff", Rows: 2}, {Subsystem: "frames", Rows: 9, Frames: true}}})
+	line := ledger.AppendLine(nil, &ledger.Event{Seq: 1, HostNs: 1, Value: &ledger.End{State: ledger.StateComplete, Extra: counts}})
+	var parser ledger.Parser
+	var e ledger.Event
+	if err := parser.Parse(line[:len(line)-1], &e); err != nil {
+		t.Fatal(err)
+	}
+	got := e.Value.(*ledger.End).Extra
+	if got["rows:a/b/c/d"] != 7 || got["rows:\uFFFD//"] != 3 || got["rows:frames//"] != 0 {
+		t.Errorf("%v", got)
 	}
 }

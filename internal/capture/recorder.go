@@ -11,6 +11,8 @@
 package capture
 
 import (
+	"strings"
+
 	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/dtx/tap"
 	"github.com/framebridge/framebridge/ledger"
@@ -286,7 +288,8 @@ func extra(c adapter.Counts) map[string]int64 {
 	}
 	for _, n := range c.Names {
 		if !n.Frames {
-			counts["rows:"+n.Subsystem+"/"+n.Category+"/"+n.Name] = n.Rows
+			// Words with strokes in them, or bytes that no line can carry, may give kinds of rows one name, which then counts both.
+			counts[strings.ToValidUTF8("rows:"+n.Subsystem+"/"+n.Category+"/"+n.Name, "\uFFFD")] += n.Rows
 		}
 	}
 	return counts
