@@ -129,6 +129,31 @@ func TestStatusObjectsAreCountedAndNotDecoded(t *testing.T) {
 	}
 }
 
+func TestAFrameThatLostItsArgumentsIsOnNoOtherDisplay(t *testing.T) {
+	lost, other := steadyFrame(0).endRow(), steadyFrame(0)
+	lost.message = nil
+	other.display = 2
+	damaged := other.endRow()
+	damaged.message = damaged.message.([]any)[:14] // display_id is the last
+	damaged.message.([]any)[11] = []any{"private", nil}
+	for _, c := range []struct {
+		first testRow
+		known bool
+	}{{lost, true}, {damaged, false}} {
+		var rows []testRow
+		for _, i := range []int{1, 3} { // 2 was lost on the way
+			rows = append(rows, steadyFrame(i).beginRow(), steadyFrame(i).endRow())
+		}
+		got, _ := read(t, append([]testRow{c.first}, rows...)...)
+		if got.records[0].Quality != QualityUnsupportedSchema {
+			t.Errorf("%+v", got.records[0])
+		}
+		if r := got.records[2]; r.Quality != QualitySourceGap || (r.Fields&HasDroppedBefore != 0) != c.known || c.known && r.DroppedBefore != 1 {
+			t.Errorf("%v, dropped before %d; known: %v, want %v", r.Quality, r.DroppedBefore, r.Fields&HasDroppedBefore != 0, c.known)
+		}
+	}
+}
+
 func TestBothDisplaysAreJudgedOnTheirOwn(t *testing.T) {
 	var rows []testRow
 	for i := range 3 {

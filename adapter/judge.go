@@ -90,7 +90,8 @@ func (j *judge) judge(r *Record, category categoryID, fault string) (isRecord bo
 			r.LifetimeNs, r.Fields = ns, r.Fields|HasLifetime
 		}
 	}
-	if r.Fields&HasDisplayID != 0 && len(j.displaysInEpoch) < maxDisplays {
+	isSeen := r.Fields&HasDisplayID != 0 && (fault == "" || r.DisplayID != 0) // 0 may be for want of an argument
+	if isSeen && len(j.displaysInEpoch) < maxDisplays {
 		j.displaysInEpoch[r.DisplayID] = true
 	}
 	if fault != "" {

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -179,5 +180,21 @@ func TestKindsOfRowsWithOneNameShareItsCount(t *testing.T) {
 	got := e.Value.(*ledger.End).Extra
 	if got["rows:a/b/c/d"] != 7 || got["rows:\uFFFD//"] != 3 || got["rows:frames//"] != 0 {
 		t.Errorf("%v", got)
+	}
+}
+
+func TestTheFirstFrameThatCanBeJudgedTellsWhetherDisplaysAreReported(t *testing.T) {
+	lost := adapter.Record{Fields: adapter.HasDisplayID, Quality: adapter.QualityUnsupportedSchema} // display 0 for want of an argument
+	for display, want := range map[int64]int64{0: 0, 1: 1, 2: 1} {
+		r := NewRecorder(&Lines{W: io.Discard}, adapter.New(adapter.SourceGoIOS, "", ""), nil, true)
+		r.Bind(1, adapter.Binding{SourceEpoch: 1, PrimaryDisplayID: 1, Timebase: adapter.Timebase{Numer: 125, Denom: 3}})
+		(*rows)(r).Record(&lost)
+		if got := r.Binding().PrimaryDisplayID; got != 1 {
+			t.Errorf("a frame without arguments made the primary display %d", got)
+		}
+		(*rows)(r).Record(&adapter.Record{Fields: adapter.HasDisplayID, DisplayID: display, Quality: adapter.QualityNoPredecessor})
+		if got := r.Binding().PrimaryDisplayID; got != want {
+			t.Errorf("first frame on display %d: primary display %d, want %d", display, got, want)
+		}
 	}
 }

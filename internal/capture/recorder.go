@@ -55,7 +55,7 @@ type Recorder struct {
 	foreground foreground
 	// anyDisplay says that nobody named the primary display: it follows what the release reports.
 	anyDisplay bool
-	firstFrame bool // a frame has come since the connection was made
+	firstFrame bool // a frame that can be judged has come since the connection was made
 
 	names         map[int64]string // of processes, by pid
 	brokenSinceNs int64            // when the row stream broke; 0 while it is whole
@@ -79,7 +79,7 @@ type Totals struct {
 }
 
 // NewRecorder makes a recorder. meter is nil where nothing is published. With anyDisplay the primary display of a binding is a guess,
-// corrected by the first frame of a connection: 0 where the release reports no display, else as bound, or 1.
+// corrected by the first frame of a connection that can be judged: 0 where the release reports no display, else as bound, or 1.
 func NewRecorder(log Log, a *adapter.Adapter, meter *p95.Meter, anyDisplay bool) *Recorder {
 	return &Recorder{log: log, adapter: a, meter: meter, anyDisplay: anyDisplay, totals: Totals{ByDisplay: map[int64]int64{}}}
 }
@@ -215,7 +215,7 @@ type rows Recorder
 
 func (h *rows) Record(rec *adapter.Record) {
 	r := (*Recorder)(h)
-	if r.anyDisplay && !r.firstFrame && r.bound && rec.Fields&adapter.HasDisplayID != 0 {
+	if r.anyDisplay && !r.firstFrame && r.bound && rec.Quality != adapter.QualityUnsupportedSchema {
 		r.firstFrame = true
 		b := r.binding
 		switch {
