@@ -29,6 +29,7 @@ type Conn struct {
 	rwc          io.ReadWriteCloser
 	clock        func() int64
 	reader       *Reader
+	startedCount int64 // of the reading goroutine: messages that the device has started
 	writeTimeout time.Duration
 	writing      chan struct{} // holds one token while somebody writes
 	control      *Channel      // channel 0
@@ -223,6 +224,8 @@ func (c *Conn) answered(m Message) {
 
 // started hands a message that the device has started to its channel, and waits where that is full.
 func (c *Conn) started(m Message) {
+	c.startedCount++
+	m.Started = c.startedCount
 	if m.Channel == 0 && c.publish(m) {
 		return
 	}

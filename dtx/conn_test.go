@@ -352,9 +352,10 @@ func TestEveryMessageThatExpectsAReplyIsAcknowledged(t *testing.T) {
 			t.Errorf("acknowledgement %+v, want %+v", ack, want)
 		}
 	}
-	for _, id := range []uint32{40, 44} {
-		if m, err := ch.Receive(within(t, 10*time.Second)); err != nil || m.ID != id {
-			t.Errorf("received %+v, %v, want message %d", m, err, id)
+	// The capabilities were the first that the device has started. All have been read before the first of these is received.
+	for _, want := range []Message{{ID: 40, Started: 2}, {ID: 44, Started: 5}} {
+		if m, err := ch.Receive(within(t, 10*time.Second)); err != nil || m.ID != want.ID || m.Started != want.Started {
+			t.Errorf("received %+v, %v, want message %d, started as number %d", m, err, want.ID, want.Started)
 		}
 	}
 	s := c.Stats()

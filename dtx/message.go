@@ -29,6 +29,7 @@ type Message struct {
 	Aux          []byte // as on the wire, header included; see Arguments
 	Payload      []byte // as on the wire, or inflated
 	HostNs       int64  // by the reader's clock, when its last byte had been read; unused in sending
+	Started      int64  // of a message that Receive returns: its place among all that the device has started on the connection, from 1
 }
 
 // Dispatch makes a message that calls selector. nil, Int32 and Int64 arguments travel as such, others archived.

@@ -8,25 +8,26 @@ const steadyMessages = 8
 
 // order tells from the identifiers of the tap's messages whether they are all there. Each connection has its own.
 type order struct {
-	last      uint32
-	elsewhere int64
-	steady    int // messages in a row that followed one another
-	any       bool
+	last    uint32
+	started int64
+	steady  int // messages in a row that followed one another
+	any     bool
 }
 
-// next takes the identifier of a message, and how many messages the device has started on other channels of the connection so far. lost is
-// how many messages are missing before it; repeated says that it came before.
-func (o *order) next(id uint32, elsewhere int64) (lost int64, repeated bool) {
-	others := elsewhere - o.elsewhere
-	o.elsewhere = elsewhere
+// next takes a message's identifier, and its place among all that the device has started on the connection: those on other channels use up
+// identifiers too. lost is how many messages are missing before it; repeated says that it came before.
+func (o *order) next(id uint32, started int64) (lost int64, repeated bool) {
+	others := started - o.started - 1
+	o.started = started
+	isBack := id-o.last >= 1<<31
 	switch {
 	case !o.any:
 		o.any = true
 	case id == o.last+1:
 		o.steady++
-	case id == o.last:
+	case id == o.last || o.steady >= steadyMessages && isBack:
 		return 0, true
-	case o.steady >= steadyMessages && id-o.last < 1<<31:
+	case o.steady >= steadyMessages:
 		lost = max(0, int64(id-o.last-1)-others)
 		if lost > 0 {
 			o.steady = 0

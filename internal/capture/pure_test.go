@@ -29,13 +29,14 @@ func TestOrderTakesAJumpForALossOnlyAfterAStretchWithoutOne(t *testing.T) {
 		"the same one again": {{3, 0, false}, {3, 0, true}, {4, 0, false}},
 		"around the end of the numbers": {{0xfffffffa, 0, false}, {0xfffffffb, 0, false}, {0xfffffffc, 0, false}, {0xfffffffd, 0, false}, {0xfffffffe, 0, false},
 			{0xffffffff, 0, false}, {0, 0, false}, {1, 0, false}, {2, 0, false}, {4, 1, false}},
-		"a step back is no loss": {{7, 0, false}, {8, 0, false}, {9, 0, false}, {10, 0, false}, {11, 0, false}, {12, 0, false}, {13, 0, false},
-			{14, 0, false}, {15, 0, false}, {11, 0, false}},
+		"one from before again": {{7, 0, false}, {8, 0, false}, {9, 0, false}, {10, 0, false}, {11, 0, false}, {12, 0, false}, {13, 0, false},
+			{14, 0, false}, {15, 0, false}, {11, 0, true}, {12, 0, true}, {16, 0, false}, {18, 1, false}},
+		"a step back where they never followed one another": {{7, 0, false}, {8, 0, false}, {5, 0, false}, {6, 0, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var o order
 			for i, s := range steps {
-				if lost, repeated := o.next(s.id, 0); lost != s.lost || repeated != s.repeated {
+				if lost, repeated := o.next(s.id, int64(i)); lost != s.lost || repeated != s.repeated {
 					t.Errorf("step %d, identifier %d: lost %d, repeated %v; want %d, %v", i, s.id, lost, repeated, s.lost, s.repeated)
 				}
 			}
@@ -46,12 +47,12 @@ func TestOrderTakesAJumpForALossOnlyAfterAStretchWithoutOne(t *testing.T) {
 func TestMessagesOfOtherChannelsAreNoLoss(t *testing.T) {
 	var o order
 	for id := uint32(1); id <= 10; id++ {
-		o.next(id, 3)
+		o.next(id, int64(id)+3)
 	}
-	if lost, _ := o.next(13, 5); lost != 0 {
+	if lost, _ := o.next(13, 16); lost != 0 {
 		t.Errorf("%d lost, though two messages went to other channels", lost)
 	}
-	if lost, _ := o.next(16, 6); lost != 1 {
+	if lost, _ := o.next(16, 18); lost != 1 {
 		t.Errorf("%d lost, want 1: of two identifiers one went elsewhere", lost)
 	}
 }

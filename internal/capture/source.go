@@ -413,7 +413,7 @@ func (s *source) readTapOnce(ctx context.Context, c *connection) (why string, er
 		}
 		isBeat := m.Type == dtx.TypeData && strings.HasPrefix(string(m.Payload[:min(len(m.Payload), 6)]), "bplist")
 		silence.broken(m.HostNs, isBeat)
-		lost, repeated := o.next(m.ID, c.tap.Elsewhere())
+		lost, repeated := o.next(m.ID, m.Started)
 		if repeated {
 			s.do(ctx, func(r *Recorder) {
 				r.Lost(m.HostNs, ledger.SourceGap{Reason: ReasonPayloadRepeated, Messages: 1, Bytes: int64(len(m.Payload))})

@@ -50,12 +50,6 @@ func (in *Instruments) StartTap(ctx context.Context, timebase adapter.Timebase, 
 // Channel is the code of the tap's channel.
 func (t *Tap) Channel() int64 { return int64(t.ch.Code()) }
 
-// Elsewhere is how many messages the device has started on other channels of the tap's connection: they use up identifiers too.
-func (t *Tap) Elsewhere() int64 {
-	s := t.in.Stats()
-	return s.Ignored + s.UnknownChannel
-}
-
 // Receive waits for the next message of the tap: rows, a heartbeat or a status object.
 func (t *Tap) Receive(ctx context.Context) (dtx.Message, error) {
 	m, err := t.ch.Receive(ctx)
