@@ -15,7 +15,7 @@
 //
 // A connection begins with an empty stack, as after a reset, whether or not the device sends one there: rows cannot come
 // before a definition, and references to what was missed are faults. If a stream was joined in its middle and the first reset
-// comes before any fault, what was before it is a Gap too.
+// comes before any fault, or none at all, what was before it is a Gap too.
 package tap
 
 import (
@@ -110,13 +110,16 @@ func (d *Decoder) found(h Handler) {
 func (d *Decoder) Flush(h Handler) {
 	c := d.core
 	lost, lostAt, rows, end := d.lost, d.lostAt, d.rowsLost+c.rowEnds, d.offset
-	torn := c.tornBytes()
+	torn, begun := c.tornBytes(), c.begun
 	c.begin(live)
 	d.lost, d.offset = false, 0
 	switch {
 	case lost:
 		detail := fmt.Sprintf("skipped from byte %d of the row stream to its end at byte %d; no reset came", lostAt, end)
 		h.Gap(Gap{ReasonSkipped, detail, rows, end - lostAt})
+	case !begun && end > 0:
+		detail := fmt.Sprintf("the row stream ended at byte %d, and neither a reset nor a table came", end)
+		h.Gap(Gap{ReasonSkipped, detail, 0, end})
 	case torn > 0:
 		detail := fmt.Sprintf("the row stream ended at byte %d, in the middle of a word or a value", end)
 		h.Gap(Gap{ReasonTorn, detail, 0, torn})
