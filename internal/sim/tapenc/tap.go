@@ -68,7 +68,7 @@ const (
 	FaultTear      FaultKind = "tear"      // messages end at any byte, from now on; Payloads -1 ends it
 	FaultLose      FaultKind = "lose"      // the next Payloads are made and never delivered
 	FaultDuplicate FaultKind = "duplicate" // the next Payloads are delivered twice
-	FaultCorrupt   FaultKind = "corrupt"   // a run of bytes in the middle of each of the next Payloads is overwritten with what is no word
+	FaultCorrupt   FaultKind = "corrupt"   // a run of bytes in each of the next Payloads of more than one is overwritten with what is no word
 	FaultStall     FaultKind = "stall"     // nothing is delivered For this long, then all of it
 )
 
@@ -284,13 +284,16 @@ func (t *Tap) cutAt(start, end int) {
 		t.lose--
 		c.times = 0
 	}
-	if t.corrupt > 0 {
+	if t.corrupt > 0 && end-start >= minSpoiledBytes {
 		t.corrupt--
 		spoil(t.enc.buf[start:end], t.rng)
 	}
 	t.cuts = append(t.cuts, c)
 	t.tell(c.n, c.n, t.base+int64(end))
 }
+
+// minSpoiledBytes is the shortest payload that is corrupted: one byte may be the low half of a word, which would be another number then.
+const minSpoiledBytes = 2
 
 // spoil overwrites up to 32 bytes in the middle half of b. The byte is no opcode and no part of a number as the high byte of a word,
 // so that the row it hits cannot be mistaken for a good one, whichever byte of a word the run begins with.

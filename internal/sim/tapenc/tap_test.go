@@ -181,6 +181,18 @@ func TestCorruptPayloadBreaksTheStreamAndNeverChangesAFrameUnseen(t *testing.T) 
 	}
 }
 
+func TestAPayloadOfOneByteIsNotCorruptedButTheNext(t *testing.T) {
+	l := listen(t, scene.New(parseScene(t, steady), parseOS(t, "18.5"), 1), 0, Config{})
+	l.inject(Fault{Kind: FaultCorrupt})
+	l.tap.enc.buf = []byte{0x01, 0xc0, 0x00, 0x65, 0x02, 0x02} // the number 1, torn; a copy of it; the end of a row
+	l.tap.cutAt(0, 1)
+	l.tap.cutAt(1, 3)
+	l.tap.cutAt(3, 6)
+	if want := []byte{0x01, 0x33, 0x33, 0x65, 0x02, 0x02}; !bytes.Equal(l.tap.enc.buf, want) {
+		t.Errorf("got % x, want % x", l.tap.enc.buf, want)
+	}
+}
+
 func TestStalledTapDeliversEverythingAfterwards(t *testing.T) {
 	dev := scene.New(parseScene(t, steady), parseOS(t, "26.0"), 1)
 	l := listen(t, dev, 0, Config{})
