@@ -176,6 +176,9 @@ func (f *fixture) frameOf(n int) *lab27.Frame { return &f.frames[n] }
 
 func (f *fixture) row(n int) *presentation { return &f.presentations[n-1] }
 
+// is tells that a figure is there, and which.
+func is(figure *int64, want int64) bool { return figure != nil && *figure == want }
+
 func fraction(ns int64) string { return fmt.Sprintf("%d.%09d", ns/1_000_000_000, ns%1_000_000_000) }
 
 // contents writes the five files.

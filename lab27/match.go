@@ -45,9 +45,18 @@ func unchained(r *adapter.Record) bool {
 	return false
 }
 
+// Session is which recording a match takes frames from, in its own words.
+type Session struct {
+	ID        string
+	UDID      string // of its phone; "" = not known
+	Evidence  string // E2, E3, E4
+	Simulated bool
+}
+
 // MatchInput is what a match compares.
 type MatchInput struct {
 	Report           *Report // of the bundle
+	Session          Session
 	Frames           []Frame // of the session that ran around it, in order of arrival
 	PrimaryDisplayID int64
 	Timebase         adapter.Timebase  // the session's

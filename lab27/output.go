@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/framebridge/framebridge/internal/jsonline"
@@ -119,13 +120,14 @@ func (v *Verdict) JSON() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-const maxVerdictBytes = 64 << 10
+// MaxVerdictBytes bounds a match.json; one has 3 KB.
+const MaxVerdictBytes = 64 << 10
 
-// ParseVerdict reads a match.json, for a study.
+// ParseVerdict reads a match.json, for a study. What it says must follow from the figures that it holds.
 func ParseVerdict(data []byte) (Verdict, error) {
 	var v Verdict
-	if len(data) > maxVerdictBytes {
-		return v, fmt.Errorf("match.json: %w: %d bytes, at most %d", Bounds, len(data), maxVerdictBytes)
+	if len(data) > MaxVerdictBytes {
+		return v, fmt.Errorf("match.json: %w: more than %d bytes", Bounds, MaxVerdictBytes)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -138,8 +140,31 @@ func ParseVerdict(data []byte) (Verdict, error) {
 	if v.Schema != VerdictSchema {
 		return v, fmt.Errorf("match.json: %w: schema %q, want %s", Schema, v.Schema, VerdictSchema)
 	}
-	if v.Qualified != (len(v.Reasons) == 0) || v.Qualified != (v.Verdict == "qualified") {
+	if v.Qualified != (len(v.Reasons) == 0) || v.Verdict != verdictWord(v.Qualified) {
 		return v, fmt.Errorf("match.json: %w: verdict %q with %d reasons", Count, v.Verdict, len(v.Reasons))
 	}
+	has := func(reason string) bool { return slices.Contains(v.Reasons, Reason{reason, 1}) }
+	if want := v.reasons(has(referenceOffReason), has(timebaseReason)); !slices.Equal(v.Reasons, want) {
+		return v, fmt.Errorf("match.json: %w: reasons %v, its figures give %v", Count, v.Reasons, want)
+	}
+	if v.Simulated && v.Evidence != simulatedEvidence {
+		return v, fmt.Errorf("match.json: %w: evidence %q of a simulated run, want %s", Count, v.Evidence, simulatedEvidence)
+	}
+	if !v.addsUp() {
+		return v, fmt.Errorf("match.json: %w: figures that do not add up", Count)
+	}
 	return v, nil
+}
+
+// addsUp tells that each frame and each presentation of the window became one thing, and that no P95 beyond the bound passed.
+func (v *Verdict) addsUp() bool {
+	c := v.Counts
+	if (c == nil) != (v.Clock == nil) || v.CutsCompared > v.Cuts || v.CutsFailed > v.Cuts || (v.WorstP95DifferenceNs == nil) != (v.CutsCompared == 0) ||
+		v.WorstP95DifferenceNs != nil && *v.WorstP95DifferenceNs > MaxP95DifferenceNs && v.CutsFailed == 0 || min(v.CutsCompared, v.CutsFailed) < 0 {
+		return false
+	}
+	return c == nil || min(c.Paired, c.SurfaceMismatch, c.ExtraSystemFrame, c.MissingFrame, c.AmbiguousFrames, c.AmbiguousPresented, c.EdgeCutFrames, c.EdgeCutPresented,
+		c.NotPresented, c.OutOfOrder, c.Unplaced, c.SessionGaps, v.Clock.BridgesContradicting) >= 0 &&
+		c.FramesInside == c.Paired+c.SurfaceMismatch+c.ExtraSystemFrame+c.AmbiguousFrames+c.EdgeCutFrames &&
+		c.PresentedInside == c.Paired+c.SurfaceMismatch+c.MissingFrame+c.AmbiguousPresented+c.EdgeCutPresented
 }

@@ -43,41 +43,50 @@ type Reason struct {
 	Count  int    `json:"count"`
 }
 
-// Verdict is match.json.
+// Verdict is match.json. What could not be computed is null.
 type Verdict struct {
-	Schema      string     `json:"schema"`
-	RunName     string     `json:"runName"`
-	Nonce       string     `json:"nonce"`
-	Purpose     Purpose    `json:"purpose"`
-	Rehearsal   bool       `json:"rehearsal"` // it can never count
-	DeviceModel string     `json:"deviceModel"`
-	OSVersion   string     `json:"osVersion"`
-	Simulated   bool       `json:"simulated"`
-	Qualified   bool       `json:"qualified"`
-	Verdict     string     `json:"verdict"` // qualified, unqualified
-	Reasons     []Reason   `json:"reasons"`
-	Meaning     string     `json:"meaning"`
-	BundleState State      `json:"bundleState"`
-	Problems    int        `json:"bundleProblems"`
-	Clock       ClockCheck `json:"clock"`
-	Window      *Window    `json:"window"` // mach continuous ns; null where there is none
-	Counts      Counts     `json:"counts"`
+	Schema      string      `json:"schema"`
+	SessionID   string      `json:"sessionId"` // whose frames were matched
+	Evidence    string      `json:"evidence"`  // the session's; E2 where either side is simulated
+	RunName     string      `json:"runName"`
+	Nonce       string      `json:"nonce"`
+	Purpose     Purpose     `json:"purpose"`
+	Rehearsal   bool        `json:"rehearsal"` // it can never count
+	DeviceModel string      `json:"deviceModel"`
+	OSVersion   string      `json:"osVersion"`
+	Simulated   bool        `json:"simulated"` // the bundle or the session says so
+	Qualified   bool        `json:"qualified"`
+	Verdict     string      `json:"verdict"` // qualified, unqualified
+	Reasons     []Reason    `json:"reasons"`
+	Meaning     string      `json:"meaning"`
+	BundleState State       `json:"bundleState"`
+	Problems    int         `json:"bundleProblems"`
+	Clock       *ClockCheck `json:"clock"`  // null without a plan and a summary, and so are the next two
+	Window      *Window     `json:"window"` // mach continuous ns; null where there is none
+	Counts      *Counts     `json:"counts"`
 
-	DifferenceMinNs int64 `json:"differenceMinNs"` // FrameLifetime - presentedTime, of the pairs inside
-	DifferenceMaxNs int64 `json:"differenceMaxNs"`
+	DifferenceMinNs *int64 `json:"differenceMinNs"` // FrameLifetime - presentedTime, of the pairs inside; null without one
+	DifferenceMaxNs *int64 `json:"differenceMaxNs"`
 
-	Cuts                 int   `json:"cuts"`
-	CutsCompared         int   `json:"cutsCompared"` // with a P95 on both sides
-	CutsFailed           int   `json:"cutsFailed"`
-	WorstP95DifferenceNs int64 `json:"worstP95DifferenceNs"`
-	LastFrameP95Ns       int64 `json:"lastFrameP95Ns"` // of the last compared cut
-	LastReferenceP95Ns   int64 `json:"lastReferenceP95Ns"`
+	Cuts                 int    `json:"cuts"`
+	CutsCompared         int    `json:"cutsCompared"` // with a P95 on both sides
+	CutsFailed           int    `json:"cutsFailed"`
+	WorstP95DifferenceNs *int64 `json:"worstP95DifferenceNs"` // null where none was compared, as the next two
+	LastFrameP95Ns       *int64 `json:"lastFrameP95Ns"`       // of the last compared cut
+	LastReferenceP95Ns   *int64 `json:"lastReferenceP95Ns"`
 
 	Phases []PhaseIntervals `json:"phases"`
-	Tail   TailCase         `json:"tail"`
+	Tail   *TailCase        `json:"tail"`
 }
 
 const VerdictSchema = "lab27.match/1"
+
+const (
+	referenceOffReason = "reference-off"
+	timebaseReason     = "timebase-differs"
+
+	simulatedEvidence = "E2" // a simulated device never yields more
+)
 
 // ErrUnqualified is the verdict as an error.
 var ErrUnqualified = errors.New("unqualified")
@@ -112,28 +121,44 @@ func Qualify(in MatchInput) (*Match, error) {
 		return nil, fmt.Errorf("lab27 match: %w: %d frames, at most %d; record less around the run", Bounds, len(in.Frames), MaxFrames)
 	}
 	r := in.Report
-	m := &Match{in: &in, Verdict: Verdict{Schema: VerdictSchema, Meaning: Meaning, BundleState: r.State, Problems: r.ProblemCount, Phases: r.Phases, Tail: r.Tail}}
+	m := &Match{in: &in, Verdict: Verdict{Schema: VerdictSchema, Meaning: Meaning, SessionID: in.Session.ID, Evidence: in.Session.Evidence,
+		Simulated: in.Session.Simulated, BundleState: r.State, Problems: r.ProblemCount, Phases: r.Phases, Tail: r.Tail}}
 	v := &m.Verdict
 	if r.Plan != nil {
 		q := &r.Plan.Request
 		v.RunName, v.Nonce, v.Purpose, v.Rehearsal = q.RunName, q.Nonce, q.Purpose, q.Rehearsal()
-		v.DeviceModel, v.OSVersion, v.Simulated = r.Plan.DeviceModel, r.Plan.OSVersion, r.Plan.Simulated
+		v.DeviceModel, v.OSVersion = r.Plan.DeviceModel, r.Plan.OSVersion
+		v.Simulated = v.Simulated || r.Plan.Simulated
 	}
-	hasClock := r.Plan != nil && r.Summary != nil && r.clocksReadable()
-	if hasClock {
-		v.Clock = checkClocks(&r.Summary.Before, &r.Summary.After, r.Plan.Timebase, in.Bridges)
+	if v.Simulated {
+		v.Evidence = simulatedEvidence
+	}
+	referenceOff, timebaseDiffers := false, false
+	if r.Plan != nil && r.Summary != nil && r.clocksReadable() {
+		referenceOff, timebaseDiffers = !r.Plan.Request.ReferenceEnabled, r.Plan.Timebase != in.Timebase
+		clock := checkClocks(&r.Summary.Before, &r.Summary.After, r.Plan.Timebase, in.Bridges)
+		v.Clock = &clock
 		work := matcher{in: &in, items: make([]Item, 0, len(r.Presentations)+len(in.Frames)/8)}
 		work.place(v.Clock.OffsetNs)
 		work.merge()
 		work.findNotPresented(v.Clock.OffsetNs)
-		v.Window, v.Counts = work.window, work.counts
+		v.Window, v.Counts = work.window, &work.counts
 		m.Items, m.frames, m.presented = work.items, work.frames, work.presented
 		m.findGaps()
 		m.compareCuts()
 		m.measureDifferences()
 	}
-	m.judge(hasClock)
+	v.Reasons = v.reasons(referenceOff, timebaseDiffers)
+	v.Qualified = len(v.Reasons) == 0
+	v.Verdict = verdictWord(v.Qualified)
 	return m, nil
+}
+
+func verdictWord(qualified bool) string {
+	if qualified {
+		return "qualified"
+	}
+	return "unqualified"
 }
 
 // clocksReadable tells whether the brackets can be computed with at all.
@@ -148,11 +173,12 @@ func (r *Report) clocksReadable() bool {
 	return true
 }
 
-func (m *Match) judge(hasClock bool) {
-	v, r, c := &m.Verdict, m.in.Report, &m.Verdict.Counts
+// reasons are what the verdict's own figures keep from qualifying, and two that it has no figures for.
+func (v *Verdict) reasons(referenceOff, timebaseDiffers bool) []Reason {
+	reasons := []Reason{}
 	reason := func(name string, count int) {
 		if count > 0 {
-			v.Reasons = append(v.Reasons, Reason{name, count})
+			reasons = append(reasons, Reason{name, count})
 		}
 	}
 	once := func(name string, is bool) {
@@ -160,11 +186,11 @@ func (m *Match) judge(hasClock bool) {
 			reason(name, 1)
 		}
 	}
-	once("bundle-"+string(r.State), r.State != Complete)
-	once("no-clock", !hasClock)
-	if hasClock {
-		once("reference-off", !r.Plan.Request.ReferenceEnabled)
-		once("timebase-differs", r.Plan.Timebase != m.in.Timebase)
+	once("bundle-"+string(v.BundleState), v.BundleState != Complete)
+	once("no-clock", v.Clock == nil)
+	once(referenceOffReason, referenceOff)
+	once(timebaseReason, timebaseDiffers)
+	if v.Clock != nil {
 		reason("bracket-too-wide", v.Clock.tooWide())
 		once("brackets-disagree", v.Clock.DisagreementNs() > MaxBracketNs)
 		once("media-time-differs", !v.Clock.MediaTimeAgrees)
@@ -172,24 +198,19 @@ func (m *Match) judge(hasClock bool) {
 		once("no-window", v.Window == nil)
 		once("no-cut-compared", v.CutsCompared == 0)
 	}
-	reason(ExtraSystemFrame.String(), c.ExtraSystemFrame)
-	reason(MissingFrame.String(), c.MissingFrame)
-	reason(Ambiguous.String(), c.AmbiguousFrames+c.AmbiguousPresented)
-	reason(EdgeCut.String(), c.EdgeCutFrames+c.EdgeCutPresented)
-	reason(NotPresented.String(), c.NotPresented)
-	reason(SurfaceMismatch.String(), c.SurfaceMismatch)
-	reason(OutOfOrder.String(), c.OutOfOrder)
-	reason("unplaced-frame", c.Unplaced)
-	reason("session-gap", c.SessionGaps)
+	if c := v.Counts; c != nil {
+		reason(ExtraSystemFrame.String(), c.ExtraSystemFrame)
+		reason(MissingFrame.String(), c.MissingFrame)
+		reason(Ambiguous.String(), c.AmbiguousFrames+c.AmbiguousPresented)
+		reason(EdgeCut.String(), c.EdgeCutFrames+c.EdgeCutPresented)
+		reason(NotPresented.String(), c.NotPresented)
+		reason(SurfaceMismatch.String(), c.SurfaceMismatch)
+		reason(OutOfOrder.String(), c.OutOfOrder)
+		reason("unplaced-frame", c.Unplaced)
+		reason("session-gap", c.SessionGaps)
+	}
 	reason("cut-differs", v.CutsFailed)
-	v.Qualified = len(v.Reasons) == 0
-	v.Verdict = "unqualified"
-	if v.Qualified {
-		v.Verdict = "qualified"
-	}
-	if v.Reasons == nil {
-		v.Reasons = []Reason{}
-	}
+	return reasons
 }
 
 // findGaps looks for where frames of the window may have been lost, which would have had to be accounted for: between two frames of which the
@@ -226,16 +247,16 @@ func (m *Match) findGaps() {
 }
 
 func (m *Match) measureDifferences() {
-	first := true
+	v := &m.Verdict
 	for i := range m.Items {
 		if k := m.Items[i].Kind; k != Paired && k != SurfaceMismatch {
 			continue
 		}
 		d := m.Items[i].DifferenceNs
-		if first {
-			m.Verdict.DifferenceMinNs, m.Verdict.DifferenceMaxNs, first = d, d, false
+		if v.DifferenceMinNs == nil {
+			v.DifferenceMinNs, v.DifferenceMaxNs = new(d), new(d)
 		}
-		m.Verdict.DifferenceMinNs, m.Verdict.DifferenceMaxNs = min(m.Verdict.DifferenceMinNs, d), max(m.Verdict.DifferenceMaxNs, d)
+		*v.DifferenceMinNs, *v.DifferenceMaxNs = min(*v.DifferenceMinNs, d), max(*v.DifferenceMaxNs, d)
 	}
 }
 
@@ -286,6 +307,7 @@ func (m *Match) compareCuts() {
 			reference.all = append(reference.all, timed{ns, ns - m.presented.ns[i-1]})
 		}
 	}
+	worstNs, last := int64(0), Cut{} // of those that are compared
 	for at := v.Window.FromNs + CutPhaseNs + CutEveryNs; at <= v.Window.ToNs; at += CutEveryNs {
 		c := Cut{AtNs: at}
 		c.FrameCount, c.FrameRank, c.FrameP95Ns = frames.upTo(at)
@@ -298,9 +320,11 @@ func (m *Match) compareCuts() {
 		}
 		if c.FrameRank > 0 && c.ReferenceRank > 0 {
 			v.CutsCompared++
-			v.WorstP95DifferenceNs = max(v.WorstP95DifferenceNs, difference)
-			v.LastFrameP95Ns, v.LastReferenceP95Ns = c.FrameP95Ns, c.ReferenceP95Ns
+			worstNs, last = max(worstNs, difference), c
 		}
 		m.Cuts = append(m.Cuts, c)
+	}
+	if v.CutsCompared > 0 {
+		v.WorstP95DifferenceNs, v.LastFrameP95Ns, v.LastReferenceP95Ns = &worstNs, &last.FrameP95Ns, &last.ReferenceP95Ns
 	}
 }

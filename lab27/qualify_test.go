@@ -25,8 +25,8 @@ func TestEveryFrameOfTheWindowIsPairedWhereNothingWentWrong(t *testing.T) {
 		if c.Paired != c.FramesInside || c.Paired != c.PresentedInside || c.Paired+c.EdgePairs != len(f.presentations) || c.EdgeFrames != 2 {
 			t.Errorf("%d permille: %+v", permille, c)
 		}
-		if v.Clock.OffsetNs != 7_403_286_328_375 || v.DifferenceMinNs < -1 || v.DifferenceMaxNs > 1 {
-			t.Errorf("%d permille: offset %d, differences %d to %d", permille, v.Clock.OffsetNs, v.DifferenceMinNs, v.DifferenceMaxNs)
+		if v.Clock.OffsetNs != 7_403_286_328_375 || *v.DifferenceMinNs < -1 || *v.DifferenceMaxNs > 1 {
+			t.Errorf("%d permille: offset %d, differences %d to %d", permille, v.Clock.OffsetNs, *v.DifferenceMinNs, *v.DifferenceMaxNs)
 		}
 		// 14 s or 140 s and a beat, less 100 ms; at a tenth no cut has all ten seconds but the last four.
 		if want := int(permille*140/1000) - 1; v.Cuts != want || v.CutsCompared != want || v.CutsFailed != 0 {
@@ -39,7 +39,7 @@ func TestEveryFrameOfTheWindowIsPairedWhereNothingWentWrong(t *testing.T) {
 // leaves a denominator.
 func TestEachDisturbanceAloneMakesTheVerdictUnqualified(t *testing.T) {
 	const n = 100 // in the normal phase
-	base := newFixture(t, lab27.PurposeStudy, 100).qualify(t).Verdict.Counts
+	base := *newFixture(t, lab27.PurposeStudy, 100).qualify(t).Verdict.Counts
 	for _, c := range []struct {
 		name    string
 		disturb func(f *fixture)
@@ -142,8 +142,8 @@ func TestEachDisturbanceAloneMakesTheVerdictUnqualified(t *testing.T) {
 			}
 			counts := base
 			c.counts(&counts)
-			if v.Counts != counts {
-				t.Errorf("counts\ngot  %+v\nwant %+v", v.Counts, counts)
+			if *v.Counts != counts {
+				t.Errorf("counts\ngot  %+v\nwant %+v", *v.Counts, counts)
 			}
 			text := lines(t, m)
 			row100 := strings.Index(f.contents()["presented.jsonl"], "\n[100,") + 1
@@ -180,8 +180,8 @@ func TestBracketsAtTheirBoundsStillQualify(t *testing.T) {
 		t.Errorf("%s %v %+v", v.Verdict, v.Reasons, v.Clock)
 	}
 	// The after bracket is the narrower one, and its offset counts: all pairs are 0.1 ms apart.
-	if v.Clock.OffsetNs != v.Clock.AfterOffsetNs || v.DifferenceMaxNs != 100_000 {
-		t.Errorf("offset %d, differences to %d", v.Clock.OffsetNs, v.DifferenceMaxNs)
+	if v.Clock.OffsetNs != v.Clock.AfterOffsetNs || !is(v.DifferenceMaxNs, 100_000) {
+		t.Errorf("offset %d, differences to %d", v.Clock.OffsetNs, *v.DifferenceMaxNs)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestSecondDisplaysFramesAreCountedAndChangeNothing(t *testing.T) {
 	}
 	v := f.qualify(t).Verdict
 	undisturbed.Counts.OtherDisplay = 300
-	if v.Counts != undisturbed.Counts || !v.Qualified || v.WorstP95DifferenceNs != undisturbed.WorstP95DifferenceNs {
+	if *v.Counts != *undisturbed.Counts || !v.Qualified || *v.WorstP95DifferenceNs != *undisturbed.WorstP95DifferenceNs {
 		t.Errorf("%s %+v", v.Verdict, v.Counts)
 	}
 }
@@ -296,7 +296,7 @@ func TestCutFailsWhereP95DiffersByMoreThanAMillisecond(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := m.Verdict; v.Qualified == c.failed || v.Cuts != 1 || (v.CutsFailed == 1) != c.failed || v.WorstP95DifferenceNs != c.ticks {
+		if v := m.Verdict; v.Qualified == c.failed || v.Cuts != 1 || (v.CutsFailed == 1) != c.failed || !is(v.WorstP95DifferenceNs, c.ticks) {
 			t.Errorf("%d ns: %+v", c.ticks, v)
 		}
 	}
@@ -378,6 +378,57 @@ func TestVerdictWithoutAReadableBundleSaysSo(t *testing.T) {
 	if err != nil || m.Verdict.Qualified || m.Verdict.Reasons[0].Reason != "bundle-partial" || m.Verdict.Reasons[1].Reason != "no-clock" {
 		t.Errorf("%v, %+v", err, m.Verdict.Reasons)
 	}
+	text, err := m.Verdict.JSON()
+	for _, name := range []string{"clock", "window", "counts", "differenceMinNs", "differenceMaxNs", "worstP95DifferenceNs", "lastFrameP95Ns", "lastReferenceP95Ns", "tail"} {
+		if err != nil || !bytes.Contains(text, []byte("\n \""+name+"\": null")) {
+			t.Errorf("%s is told, though nothing could be computed: %v\n%s", name, err, text)
+		}
+	}
+	if _, err := lab27.ParseVerdict(text); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWithoutAPairThereIsNoDifferenceAndWithoutACutNoP95(t *testing.T) {
+	times := steady(10*second, 40) // 780 ms
+	v := match(t, times, nil).Verdict
+	if v.Counts.MissingFrame != 34 || v.DifferenceMinNs != nil || v.DifferenceMaxNs != nil || v.Cuts != 0 || v.WorstP95DifferenceNs != nil || v.LastFrameP95Ns != nil ||
+		v.LastReferenceP95Ns != nil {
+		t.Errorf("%+v, %+v", v, v.Counts)
+	}
+	if v = match(t, times, times).Verdict; !is(v.DifferenceMinNs, 0) || !is(v.DifferenceMaxNs, 0) || v.WorstP95DifferenceNs != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// What either side says of itself binds both: the fixture's bundle is simulated, that of reportOf is not.
+func TestVerdictNamesItsSessionAndIsSimulatedWhereEitherSideIs(t *testing.T) {
+	simulated, times := newFixture(t, lab27.PurposeStudy, 100), steady(10*second, 101)
+	var frames []lab27.Frame
+	for i, ns := range times {
+		frames = append(frames, lab27.Frame{RawSequence: int64(i), EndMach: ns, PreviousMach: ns - 20_000_000, HasEnd: true, Valid: true})
+	}
+	for _, c := range []struct {
+		name      string
+		in        lab27.MatchInput
+		session   lab27.Session
+		simulated bool
+		evidence  string
+	}{
+		{"both real", lab27.MatchInput{Report: reportOf(times), Frames: frames, Timebase: nsTicks}, lab27.Session{ID: "a", Evidence: "E3"}, false, "E3"},
+		{"a simulated session", lab27.MatchInput{Report: reportOf(times), Frames: frames, Timebase: nsTicks}, lab27.Session{ID: "b", Evidence: "E2", Simulated: true}, true, "E2"},
+		{"a simulated bundle", lab27.MatchInput{Report: simulated.report(), Frames: simulated.frames, PrimaryDisplayID: 1, Timebase: timebase}, lab27.Session{ID: "c", Evidence: "E4"}, true, "E2"},
+		{"a bundle that cannot be read", lab27.MatchInput{Report: &lab27.Report{State: lab27.Invalid}}, lab27.Session{ID: "d", Evidence: "E2", Simulated: true}, true, "E2"},
+	} {
+		c.in.Session = c.session
+		m, err := lab27.Qualify(c.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := m.Verdict; v.SessionID != c.session.ID || v.Simulated != c.simulated || v.Evidence != c.evidence || v.Qualified != (c.in.Report.State == lab27.Complete) {
+			t.Errorf("%s: session %s, simulated %t, evidence %s, %v", c.name, v.SessionID, v.Simulated, v.Evidence, v.Reasons)
+		}
+	}
 }
 
 func TestVerdictOfARunWithoutReferenceOrWithAnotherTimebaseIsUnqualified(t *testing.T) {
@@ -413,12 +464,49 @@ func TestVerdictIsWrittenAndReadBack(t *testing.T) {
 		}
 	}
 	back, err := lab27.ParseVerdict(data)
-	if err != nil || back.Counts != v.Counts || back.Clock != v.Clock || *back.Window != *v.Window || !slices.Equal(back.Reasons, v.Reasons) {
+	if err != nil || *back.Counts != *v.Counts || *back.Clock != *v.Clock || *back.Window != *v.Window || !slices.Equal(back.Reasons, v.Reasons) {
 		t.Errorf("%+v, %v", back, err)
 	}
 	for change, to := range map[string]string{`"qualified": false`: `"qualified": true`, `lab27.match/1`: `lab27.match/2`, `"counts"`: `"count"`} {
 		if _, err := lab27.ParseVerdict(bytes.Replace(data, []byte(change), []byte(to), 1)); err == nil {
 			t.Errorf("%s accepted", to)
+		}
+	}
+}
+
+func TestAVerdictThatItsOwnFiguresContradictIsNotBelieved(t *testing.T) {
+	f := newFixture(t, lab27.PurposeStudy, 100)
+	f.frameOf(100).SurfaceID = 12
+	unqualified := f.qualify(t).Verdict
+	for name, change := range map[string]func(v *lab27.Verdict){
+		"its only reason is taken away": func(v *lab27.Verdict) { v.Reasons, v.Qualified, v.Verdict = []lab27.Reason{}, true, "qualified" },
+		"and the count with it": func(v *lab27.Verdict) {
+			v.Reasons, v.Qualified, v.Verdict = []lab27.Reason{}, true, "qualified"
+			v.Counts.SurfaceMismatch = 0
+		},
+		"a reason has another count":            func(v *lab27.Verdict) { v.Reasons[0].Count = 2 },
+		"a reason that no figure gives":         func(v *lab27.Verdict) { v.Reasons = append(v.Reasons, lab27.Reason{Reason: "bad-weather", Count: 1}) },
+		"a bracket is wider than it may be":     func(v *lab27.Verdict) { v.Clock.AfterWidthNs = 100_001 },
+		"the bundle is partial":                 func(v *lab27.Verdict) { v.BundleState = lab27.Partial },
+		"fewer than no frames are missing":      func(v *lab27.Verdict) { v.Counts.MissingFrame, v.Counts.Paired = -1, v.Counts.Paired+1 },
+		"a pair more than there are frames":     func(v *lab27.Verdict) { v.Counts.Paired++ },
+		"a P95 too far apart, and no cut fails": func(v *lab27.Verdict) { v.WorstP95DifferenceNs = new(int64(1_000_001)) },
+		"a cut compared that there is not":      func(v *lab27.Verdict) { v.CutsCompared = v.Cuts + 1 },
+		"no clock, though frames are matched": func(v *lab27.Verdict) {
+			v.Clock, v.Reasons = nil, []lab27.Reason{{"no-clock", 1}, {"surface-mismatch", 1}}
+		},
+		"a simulated phone's is of E3": func(v *lab27.Verdict) { v.Evidence = "E3" },
+		"another word":                 func(v *lab27.Verdict) { v.Verdict = "fine" },
+	} {
+		v := unqualified
+		v.Counts, v.Clock, v.Reasons = new(*v.Counts), new(*v.Clock), slices.Clone(v.Reasons)
+		change(&v)
+		data, err := v.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lab27.ParseVerdict(data); !errors.Is(err, lab27.Count) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

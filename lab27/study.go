@@ -14,18 +14,18 @@ import (
 type Candidate struct {
 	Name      string `json:"name"` // such as the table it came from
 	Intervals int    `json:"intervals"`
-	MedianNs  int64  `json:"medianNs"` // nearest rank, as the next
-	P95Ns     int64  `json:"p95Ns"`
-	MaxNs     int64  `json:"maxNs"`
+	MedianNs  *int64 `json:"medianNs"` // nearest rank, as the next; null without an interval, as all three
+	P95Ns     *int64 `json:"p95Ns"`
+	MaxNs     *int64 `json:"maxNs"`
 }
 
-// NewCandidate sums up intervals; the figures are 0 where there are none.
+// NewCandidate sums up intervals.
 func NewCandidate(name string, intervalsNs []int64) Candidate {
 	c := Candidate{Name: name, Intervals: len(intervalsNs)}
 	if n := len(intervalsNs); n > 0 {
 		sorted := slices.Clone(intervalsNs)
 		slices.Sort(sorted)
-		c.MedianNs, c.P95Ns, c.MaxNs = sorted[(n-1)/2], sorted[rank95(n)-1], sorted[n-1]
+		c.MedianNs, c.P95Ns, c.MaxNs = &sorted[(n-1)/2], &sorted[rank95(n)-1], &sorted[n-1]
 	}
 	return c
 }
@@ -66,7 +66,7 @@ func (s *StudyTable) JSON() ([]byte, error) {
 func (s *StudyTable) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Lab27 study\n\n%s\n\n## Runs\n\n", s.Meaning)
-	table(&b, []string{"device", "release", "run", "purpose", "verdict", "reasons", "paired", "of frames", "of presented", "difference µs", "offsets apart µs", "cuts failed", "worst P95 apart ms", "tail happened"})
+	table(&b, []string{"device", "release", "run", "purpose", "verdict", "reasons", "paired", "of frames", "of presented", "difference µs", "offsets apart µs", "cuts failed", "worst P95 apart ms", "tail happened", "evidence", "session"})
 	for i := range s.Runs {
 		v := &s.Runs[i].Match
 		reasons := make([]string, len(v.Reasons))
@@ -81,9 +81,21 @@ func (s *StudyTable) Markdown() string {
 		if v.Rehearsal {
 			purpose += ", cannot count"
 		}
-		table(&b, []string{device, v.OSVersion, v.RunName, purpose, v.Verdict, strings.Join(reasons, ", "), fmt.Sprint(v.Counts.Paired), fmt.Sprint(v.Counts.FramesInside),
-			fmt.Sprint(v.Counts.PresentedInside), decimal(v.DifferenceMinNs, 3) + " to " + decimal(v.DifferenceMaxNs, 3), decimal(v.Clock.DisagreementNs(), 3),
-			fmt.Sprintf("%d of %d", v.CutsFailed, v.Cuts), decimal(v.WorstP95DifferenceNs, 6), fmt.Sprint(v.Tail.Happened)})
+		paired, frames, presented, differences, apart, tail := none, none, none, none, none, none
+		if v.Counts != nil {
+			paired, frames, presented = fmt.Sprint(v.Counts.Paired), fmt.Sprint(v.Counts.FramesInside), fmt.Sprint(v.Counts.PresentedInside)
+		}
+		if v.DifferenceMinNs != nil && v.DifferenceMaxNs != nil {
+			differences = decimal(v.DifferenceMinNs, 3) + " to " + decimal(v.DifferenceMaxNs, 3)
+		}
+		if v.Clock != nil {
+			apart = decimal(new(v.Clock.DisagreementNs()), 3)
+		}
+		if v.Tail != nil {
+			tail = fmt.Sprint(v.Tail.Happened)
+		}
+		table(&b, []string{device, v.OSVersion, v.RunName, purpose, v.Verdict, strings.Join(reasons, ", "), paired, frames, presented, differences, apart,
+			fmt.Sprintf("%d of %d", v.CutsFailed, v.Cuts), decimal(v.WorstP95DifferenceNs, 6), tail, v.Evidence, v.SessionID})
 	}
 	fmt.Fprint(&b, "\n## Candidates beside them\n\n")
 	table(&b, []string{"run", "candidate", "intervals", "median ms", "P95 ms", "longest ms"})
@@ -110,4 +122,12 @@ func table(b *strings.Builder, cells []string) {
 	}
 }
 
-func decimal(ns int64, places int) string { return string(jsonline.AppendDecimal(nil, ns, places)) }
+// none stands in a table where there is no figure.
+const none = "none"
+
+func decimal(ns *int64, places int) string {
+	if ns == nil {
+		return none
+	}
+	return string(jsonline.AppendDecimal(nil, *ns, places))
+}

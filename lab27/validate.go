@@ -44,19 +44,19 @@ type Report struct {
 	Summary       *Summary
 
 	Phases []PhaseIntervals
-	Tail   TailCase
+	Tail   *TailCase // nil where nothing tells: the reference was off, or rows may be lacking
 
 	torn bool // the only problems so far are a missing end
 }
 
-// PhaseIntervals is how a phase's frames really followed each other, from presentedTime alone. Figures are 0 where there is no interval.
+// PhaseIntervals is how a phase's frames really followed each other, from presentedTime alone. Figures are null where there is no interval.
 type PhaseIntervals struct {
 	Phase     string `json:"phase"`
 	Intervals int    `json:"intervals"`
-	MinNs     int64  `json:"minNs"`
-	MedianNs  int64  `json:"medianNs"`
-	P95Ns     int64  `json:"p95Ns"` // nearest rank
-	MaxNs     int64  `json:"maxNs"`
+	MinNs     *int64 `json:"minNs"`
+	MedianNs  *int64 `json:"medianNs"`
+	P95Ns     *int64 `json:"p95Ns"` // nearest rank
+	MaxNs     *int64 `json:"maxNs"`
 }
 
 // TailCase tells whether the delays that were asked for lengthened intervals on glass.
@@ -118,6 +118,9 @@ func Validate(files fs.FS, want *Request) *Report {
 			r.checkBrackets()
 		}
 		r.measureIntervals()
+		if r.Plan.Request.ReferenceEnabled && r.Summary != nil && !r.cut(2) && !r.cut(3) {
+			r.measureTail()
+		}
 	}
 	switch {
 	case r.ProblemCount == 0 && r.Summary != nil && r.Plan != nil && r.Summary.State == string(Complete):
@@ -465,41 +468,49 @@ func (r *Report) checkBrackets() {
 func (r *Report) measureIntervals() {
 	perPhase := make([][]int64, len(r.Plan.Phases))
 	var last *Presentation
-	waiting, waitingNs := 0, int64(0) // delayed submissions since the last presentation, and the delay of one
 	for i := range r.Presentations {
 		p := &r.Presentations[i]
-		delayMs := int64(0)
-		if i < len(r.Submissions) {
-			delayMs = r.Submissions[i].DelayMs
-		}
-		if delayMs > 0 {
-			r.Tail.Delayed++
-			waiting++
-			waitingNs = delayMs * 1_000_000
-		}
 		if p.PresentedNs == 0 {
 			continue
 		}
-		if last != nil {
-			interval := p.PresentedNs - last.PresentedNs
-			if p.Phase == last.Phase {
-				perPhase[p.Phase] = append(perPhase[p.Phase], interval)
-			}
-			if waiting == 1 && interval >= waitingNs/2 {
-				r.Tail.Lengthened++
-			}
+		if last != nil && p.Phase == last.Phase {
+			perPhase[p.Phase] = append(perPhase[p.Phase], p.PresentedNs-last.PresentedNs)
 		}
-		last, waiting = p, 0
+		last = p
 	}
-	r.Tail.Happened = r.Tail.Delayed > 0 && r.Tail.Lengthened == r.Tail.Delayed
 	for i, intervals := range perPhase {
 		ph := PhaseIntervals{Phase: r.Plan.Phases[i].Name, Intervals: len(intervals)}
 		if n := len(intervals); n > 0 {
 			slices.Sort(intervals)
-			ph.MinNs, ph.MedianNs, ph.P95Ns, ph.MaxNs = intervals[0], intervals[(n-1)/2], intervals[rank95(n)-1], intervals[n-1]
+			ph.MinNs, ph.MedianNs, ph.P95Ns, ph.MaxNs = &intervals[0], &intervals[(n-1)/2], &intervals[rank95(n)-1], &intervals[n-1]
 		}
 		r.Phases = append(r.Phases, ph)
 	}
+}
+
+// measureTail says which of the delays lengthened the interval before their frame. A delay whose frame was not shown, or one of several in
+// one interval, did not.
+func (r *Report) measureTail() {
+	tail := &TailCase{}
+	lastNs := int64(0)
+	waiting, waitingNs := 0, int64(0) // delayed submissions since the last presentation, and the delay of one
+	for i := range r.Submissions {
+		if delayMs := r.Submissions[i].DelayMs; delayMs > 0 {
+			tail.Delayed++
+			waiting++
+			waitingNs = delayMs * 1_000_000
+		}
+		if i >= len(r.Presentations) || r.Presentations[i].PresentedNs == 0 {
+			continue
+		}
+		ns := r.Presentations[i].PresentedNs
+		if lastNs > 0 && waiting == 1 && ns-lastNs >= waitingNs/2 {
+			tail.Lengthened++
+		}
+		lastNs, waiting = ns, 0
+	}
+	tail.Happened = tail.Delayed > 0 && tail.Lengthened == tail.Delayed
+	r.Tail = tail
 }
 
 // rank95 is the nearest rank of the 95th percentile of n values, from 1.

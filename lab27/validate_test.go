@@ -3,8 +3,10 @@ package lab27_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -50,15 +52,18 @@ func TestPresentedTimeIsReadExactly(t *testing.T) {
 
 func TestIntervalsPerPhaseComeFromPresentedTimeAlone(t *testing.T) {
 	r := newFixture(t, lab27.PurposeFormal, 1000).report()
-	for i, want := range []lab27.PhaseIntervals{
-		{Phase: "baseline", MedianNs: 33_333_167, P95Ns: 33_333_167, MaxNs: 33_333_167}, // 4 refreshes of 199,999 ticks
-		{Phase: "normal", MedianNs: 16_666_583, P95Ns: 16_666_584, MaxNs: 16_666_584},
-		{Phase: "tail", MedianNs: 16_666_583, P95Ns: 91_666_208, MaxNs: 91_666_209}, // 11 refreshes of 8.333 ms: two since the request before, and 80 ms rounded up
-		{Phase: "recovery", MedianNs: 16_666_583, P95Ns: 16_666_584, MaxNs: 16_666_584},
+	for i, want := range []struct {
+		phase                string
+		median, p95, longest int64
+	}{
+		{"baseline", 33_333_167, 33_333_167, 33_333_167}, // 4 refreshes of 199,999 ticks
+		{"normal", 16_666_583, 16_666_584, 16_666_584},
+		{"tail", 16_666_583, 91_666_208, 91_666_209}, // 11 refreshes of 8.333 ms: two since the request before, and 80 ms rounded up
+		{"recovery", 16_666_583, 16_666_584, 16_666_584},
 	} {
 		got := r.Phases[i]
-		if got.Phase != want.Phase || got.MedianNs != want.MedianNs || got.P95Ns != want.P95Ns || got.MaxNs != want.MaxNs {
-			t.Errorf("%+v, want %+v", got, want)
+		if got.Phase != want.phase || !is(got.MedianNs, want.median) || !is(got.P95Ns, want.p95) || !is(got.MaxNs, want.longest) {
+			t.Errorf("%s: median %d, P95 %d, max %d, want %+v", got.Phase, *got.MedianNs, *got.P95Ns, *got.MaxNs, want)
 		}
 	}
 	// Twelve requests take 11 * 16.667 + 83.333 ms, so 40 s hold 150 delays; the last would end in the next phase and is not begun.
@@ -79,6 +84,39 @@ func TestTailWhoseDelaysLengthenedNothingDidNotHappen(t *testing.T) {
 	r := f.report()
 	if r.Tail.Happened || r.Tail.Lengthened != r.Tail.Delayed-1 {
 		t.Errorf("tail %+v", r.Tail)
+	}
+}
+
+// Of the delays that were made, whatever rows there are of what came of them.
+func TestTailIsNotToldWhereTheReferenceWasOffOrRowsAreLacking(t *testing.T) {
+	off := newFixture(t, lab27.PurposeCostOff, 100)
+	off.presentations, off.handlerCost = nil, "null"
+	if r := off.report(); r.State != lab27.Complete || r.Tail != nil {
+		t.Errorf("without the reference: %s, tail %+v", r.State, r.Tail)
+	}
+	whole := newFixture(t, lab27.PurposeStudy, 100).files()
+	for _, name := range []string{"requests.jsonl", "presented.jsonl"} {
+		for _, lost := range []int{1, 3000} {
+			files := maps.Clone(whole)
+			files[name] = &fstest.MapFile{Data: whole[name].Data[:len(whole[name].Data)-lost]}
+			if r := lab27.Validate(files, nil); r.State != lab27.Partial || r.Tail != nil || *r.Phases[1].MedianNs != 16_666_583 {
+				t.Errorf("%s without its last %d bytes: %s, tail %+v", name, lost, r.State, r.Tail)
+			}
+		}
+	}
+	files := maps.Clone(whole)
+	delete(files, "summary.json")
+	if r := lab27.Validate(files, nil); r.Tail != nil {
+		t.Errorf("of a bundle that was not sealed: %+v", r.Tail)
+	}
+}
+
+func TestAPhaseWithoutAnIntervalHasNoFigures(t *testing.T) {
+	off := newFixture(t, lab27.PurposeCostOff, 100)
+	off.presentations, off.handlerCost = nil, "null"
+	text, err := json.Marshal(off.report().Phases[0])
+	if want := `{"phase":"baseline","intervals":0,"minNs":null,"medianNs":null,"p95Ns":null,"maxNs":null}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 

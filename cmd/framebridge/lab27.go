@@ -370,11 +370,11 @@ type bundleReport struct {
 	Problems     []problemJSON          `json:"problems"`
 	Bytes        int64                  `json:"bytes"`
 	Submitted    int                    `json:"submitted"`
-	Presented    int64                  `json:"presented"`
-	Dropped      int64                  `json:"dropped"`
-	Outstanding  int64                  `json:"outstanding"`
+	Presented    *int64                 `json:"presented"` // null without a summary, as the next two
+	Dropped      *int64                 `json:"dropped"`
+	Outstanding  *int64                 `json:"outstanding"`
 	Phases       []lab27.PhaseIntervals `json:"phases"`
-	Tail         lab27.TailCase         `json:"tail"`
+	Tail         *lab27.TailCase        `json:"tail"` // null where the reference was off, or rows may be lacking
 }
 
 func bundleJSON(r *lab27.Report) bundleReport {
@@ -383,7 +383,7 @@ func bundleJSON(r *lab27.Report) bundleReport {
 		b.RunName = r.Plan.Request.RunName
 	}
 	if s := r.Summary; s != nil {
-		b.Reason, b.Presented, b.Dropped, b.Outstanding = s.Reason, s.Presented, s.Dropped, s.Outstanding
+		b.Reason, b.Presented, b.Dropped, b.Outstanding = s.Reason, &s.Presented, &s.Dropped, &s.Outstanding
 	}
 	for _, p := range r.Problems {
 		b.Problems = append(b.Problems, problemJSON{p.Kind, p.File, p.Line, p.Byte, p.Detail})
@@ -411,7 +411,11 @@ func printBundle(w io.Writer, r *lab27.Report) {
 	if b.Reason != "" {
 		reason = " (" + b.Reason + ")"
 	}
-	line("bundle", "%s%s, %d requests, %d presented, %d dropped, %d outstanding", b.State, reason, b.Submitted, b.Presented, b.Dropped, b.Outstanding)
+	if s := r.Summary; s != nil {
+		line("bundle", "%s%s, %d requests, %d presented, %d dropped, %d outstanding", b.State, reason, b.Submitted, s.Presented, s.Dropped, s.Outstanding)
+	} else {
+		line("bundle", "%s, %d requests; without a summary nothing tells how many were presented", b.State, b.Submitted)
+	}
 	for i, p := range r.Problems {
 		if i == maxProblemsShown {
 			line("", "and %d more problems", r.ProblemCount-i)
@@ -424,11 +428,14 @@ func printBundle(w io.Writer, r *lab27.Report) {
 			line("interval", "%-9s none", p.Phase)
 			continue
 		}
-		line("interval", "%-9s n %4d  min %s  median %s  P95 %s  max %s ms", p.Phase, p.Intervals, ms(p.MinNs), ms(p.MedianNs), ms(p.P95Ns), ms(p.MaxNs))
+		line("interval", "%-9s n %4d  min %s  median %s  P95 %s  max %s ms", p.Phase, p.Intervals, ms(*p.MinNs), ms(*p.MedianNs), ms(*p.P95Ns), ms(*p.MaxNs))
 	}
-	if b.Tail.Happened {
+	switch {
+	case b.Tail == nil:
+		line("tail", "not known: the reference was off, or rows may be lacking")
+	case b.Tail.Happened:
 		line("tail", "happened: all %d delays lengthened an interval", b.Tail.Delayed)
-	} else {
+	default:
 		line("tail", "did not happen: %d of %d delays lengthened an interval", b.Tail.Lengthened, b.Tail.Delayed)
 	}
 }
@@ -500,15 +507,26 @@ func printMatch(w io.Writer, v *lab27.Verdict) {
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(w, "%-9s%s\n", label, fmt.Sprintf(format, args...))
 	}
-	c := &v.Counts
-	line("match", "%s: %d pairs of %d frames and %d presentations in the window, %s to %s µs apart", v.Verdict, c.Paired, c.FramesInside, c.PresentedInside,
-		micro(v.DifferenceMinNs), micro(v.DifferenceMaxNs))
+	matched, apart, worst := "nothing could be matched", "", ""
+	if v.DifferenceMinNs != nil {
+		apart = fmt.Sprintf(", %s to %s µs apart", micro(*v.DifferenceMinNs), micro(*v.DifferenceMaxNs))
+	}
+	if c := v.Counts; c != nil {
+		matched = fmt.Sprintf("%d pairs of %d frames and %d presentations in the window%s", c.Paired, c.FramesInside, c.PresentedInside, apart)
+	}
+	line("match", "%s: %s", v.Verdict, matched)
+	line("session", "%s, evidence %s", v.SessionID, v.Evidence)
 	for _, r := range v.Reasons {
 		line("reason", "%s %d", r.Reason, r.Count)
 	}
-	line("cuts", "%d of %d compared, %d differ, P95 at most %s ms apart", v.CutsCompared, v.Cuts, v.CutsFailed, ms(v.WorstP95DifferenceNs))
-	line("clocks", "brackets %s and %s µs wide, %s µs apart; %d of %d clock bridges contradict them", micro(v.Clock.BeforeWidthNs), micro(v.Clock.AfterWidthNs),
-		micro(v.Clock.DisagreementNs()), v.Clock.BridgesContradicting, v.Clock.Bridges)
+	if v.WorstP95DifferenceNs != nil {
+		worst = fmt.Sprintf(", P95 at most %s ms apart", ms(*v.WorstP95DifferenceNs))
+	}
+	line("cuts", "%d of %d compared, %d differ%s", v.CutsCompared, v.Cuts, v.CutsFailed, worst)
+	if k := v.Clock; k != nil {
+		line("clocks", "brackets %s and %s µs wide, %s µs apart; %d of %d clock bridges contradict them", micro(k.BeforeWidthNs), micro(k.AfterWidthNs),
+			micro(k.DisagreementNs()), k.BridgesContradicting, k.Bridges)
+	}
 	line("meaning", "%s", v.Meaning)
 }
 

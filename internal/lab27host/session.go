@@ -24,6 +24,9 @@ const (
 func FindBundle(path string) (string, error) {
 	for _, dir := range []string{filepath.Join(path, BundleDir), path} {
 		for _, name := range lab27.BundleFiles {
+			if name == lab27.EventsFile {
+				continue // a session has one too
+			}
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				return dir, nil
 			}
@@ -43,14 +46,14 @@ type life struct {
 }
 
 // input makes a match's input of it.
-func (l *life) input(r *lab27.Report) lab27.MatchInput {
-	return lab27.MatchInput{Report: r, Frames: l.frames, PrimaryDisplayID: l.display, Timebase: l.timebase, Bridges: l.bridges, Gaps: l.gaps}
+func (l *life) input(r *lab27.Report, s lab27.Session) lab27.MatchInput {
+	return lab27.MatchInput{Report: r, Session: s, Frames: l.frames, PrimaryDisplayID: l.display, Timebase: l.timebase, Bridges: l.bridges, Gaps: l.gaps}
 }
 
 // Input reads from a session what a match compares with a bundle. All of it is of the one source epoch in which the run ran: a phone's clocks
 // begin anew with the next. A session in which that cannot be told is an error.
 func Input(session string, r *lab27.Report) (in lab27.MatchInput, err error) {
-	lives, err := readLives(session)
+	of, lives, err := readLives(session)
 	if err != nil {
 		return in, err
 	}
@@ -58,7 +61,7 @@ func Input(session string, r *lab27.Report) (in lab27.MatchInput, err error) {
 		return in, fmt.Errorf("%s: nothing was connected while it was recorded", session)
 	}
 	if len(lives) == 1 {
-		return lives[0].input(r), nil
+		return lives[0].input(r, of), nil
 	}
 	var found []*life
 	for _, l := range lives {
@@ -69,7 +72,7 @@ func Input(session string, r *lab27.Report) (in lab27.MatchInput, err error) {
 	if len(found) != 1 {
 		return in, fmt.Errorf("%s: %d source epochs were recorded, and %d of them have frames at the time of the run; a match takes one", session, len(lives), len(found))
 	}
-	return found[0].input(r), nil
+	return found[0].input(r, of), nil
 }
 
 // has reports whether frames of it ended between two mach continuous times.
@@ -82,14 +85,38 @@ func (l *life) has(fromMach, toMach int64) bool {
 	return false
 }
 
-// readLives reads a session's log. A line that cannot be read is a gap, as it is for the window.
-func readLives(session string) ([]*life, error) {
+// ReadSession reads how a session's log begins: which session it is. One that does not say cannot be told from another.
+func ReadSession(session string) (s lab27.Session, err error) {
 	log, err := ledger.OpenLog(session)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	defer log.Close()
-	var lives []*life
+	return begin(log, session)
+}
+
+func begin(log *ledger.Log, session string) (s lab27.Session, err error) {
+	var e ledger.Event
+	if err := log.Next(&e); err != nil {
+		return s, fmt.Errorf("%s: expected session.start as its first line: %w", session, err)
+	}
+	start, ok := e.Value.(*ledger.Start)
+	if !ok {
+		return s, fmt.Errorf("%s: expected session.start as its first line, found %s", session, e.Type())
+	}
+	return lab27.Session{ID: start.SessionID, UDID: start.Device.UDID, Evidence: string(start.Evidence), Simulated: start.Device.Simulated}, nil
+}
+
+// readLives reads a session's log. A line that cannot be read is a gap, as it is for the window.
+func readLives(session string) (of lab27.Session, lives []*life, err error) {
+	log, err := ledger.OpenLog(session)
+	if err != nil {
+		return of, nil, err
+	}
+	defer log.Close()
+	if of, err = begin(log, session); err != nil {
+		return of, nil, err
+	}
 	now := &life{} // before the first binding
 	kept := 0
 	for {
@@ -98,14 +125,14 @@ func readLives(session string) ([]*life, error) {
 		var bad *ledger.LineError
 		switch {
 		case errors.Is(err, io.EOF):
-			return lives, nil
+			return of, lives, nil
 		case errors.As(err, &bad) && bad.Fault == ledger.FaultTorn:
-			return lives, nil // nothing was recorded after it
+			return of, lives, nil // nothing was recorded after it
 		case errors.As(err, &bad):
 			now.gaps = append(now.gaps, len(now.frames))
 			continue
 		case err != nil:
-			return nil, fmt.Errorf("%s: %w", session, err)
+			return of, nil, fmt.Errorf("%s: %w", session, err)
 		}
 		switch v := e.Value.(type) {
 		case *adapter.Binding:
@@ -116,7 +143,7 @@ func readLives(session string) ([]*life, error) {
 			now.display, now.timebase = v.PrimaryDisplayID, v.Timebase
 		case *adapter.Record:
 			if kept++; kept > lab27.MaxFrames {
-				return nil, fmt.Errorf("%s: %w: more than %d frames; record less around a run", session, lab27.Bounds, lab27.MaxFrames)
+				return of, nil, fmt.Errorf("%s: %w: more than %d frames; record less around a run", session, lab27.Bounds, lab27.MaxFrames)
 			}
 			now.frames = append(now.frames, lab27.FrameOf(v))
 		case *p95.ClockBridge:

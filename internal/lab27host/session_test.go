@@ -26,6 +26,9 @@ func during(from, to int64) *lab27.Report {
 	return &lab27.Report{Summary: &lab27.Summary{Before: lab27.Bracket{ContinuousMach: from}, After: lab27.Bracket{ContinuousMach: to}}}
 }
 
+// recorded is what a session of sessiontest says of itself.
+var recorded = lab27.Session{ID: "5f0c3a52-8d7e-4b1c-9a53-0f6f6f3d2a11", UDID: "00008110-0000000000000001", Evidence: "E2", Simulated: true}
+
 func TestAMatchTakesTheFramesOfTheEpochInWhichTheRunRan(t *testing.T) {
 	session := filepath.Join(t.TempDir(), "s")
 	sessiontest.Session{Seconds: 20}.Record(t, session)
@@ -60,12 +63,15 @@ func TestAMatchTakesTheFramesOfTheEpochInWhichTheRunRan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(in.Frames) != len(want) || in.Frames[10].EndMach != want[10] || len(in.Bridges) != bridges[epoch] || len(in.Gaps) != len(gaps[epoch]) ||
-			in.PrimaryDisplayID != 1 || in.Timebase.Numer != 125 || in.Timebase.Denom != 3 {
+			in.Session != recorded || in.PrimaryDisplayID != 1 || in.Timebase.Numer != 125 || in.Timebase.Denom != 3 {
 			t.Errorf("epoch %d: %d frames, %d bridges, gaps %v; want %d, %d, %v", epoch, len(in.Frames), len(in.Bridges), in.Gaps, len(want), bridges[epoch], gaps[epoch])
 		}
 		if epoch == 1 && in.Gaps[0] != gaps[1][0] {
 			t.Errorf("the gap stands behind %d frames, want %d", in.Gaps[0], gaps[1][0])
 		}
+	}
+	if s, err := ReadSession(session); err != nil || s != recorded {
+		t.Errorf("%+v, %v", s, err)
 	}
 	for name, r := range map[string]*lab27.Report{"at no recorded time": during(1, 2), "in both": during(0, 1<<62), "of a run without clocks": {}} {
 		if _, err := Input(session, r); err == nil || !strings.Contains(err.Error(), "2 source epochs") {
@@ -100,5 +106,41 @@ func TestWithoutAConnectionThereIsNothingToMatch(t *testing.T) {
 	}
 	if _, err := FindBundle(t.TempDir()); err == nil || !strings.Contains(err.Error(), "neither a bundle") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestASessionThatDoesNotSayWhichItIsIsNotMatched(t *testing.T) {
+	for name, text := range map[string]string{
+		"begins with damage":         "{}\n",
+		"begins with something else": `{"seq":1,"hostNs":7,"type":"source.state","payload":{"state":"connected","reason":""}}` + "\n",
+		"is empty":                   "",
+	} {
+		log := filepath.Join(t.TempDir(), "events.jsonl")
+		if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Input(log, during(1, 2)); err == nil || !strings.Contains(err.Error(), "expected session.start as its first line") {
+			t.Errorf("a session that %s: %v", name, err)
+		}
+	}
+}
+
+func TestASessionIsABundleOnlyWithTheFilesOfOne(t *testing.T) {
+	session := filepath.Join(t.TempDir(), "s")
+	sessiontest.Session{Seconds: 20}.Record(t, session)
+	if dir, err := FindBundle(session); err == nil || !strings.Contains(err.Error(), "neither a bundle of Lab27 nor a session with one") {
+		t.Errorf("%q, %v", dir, err)
+	}
+	bundle := filepath.Join(session, "lab27")
+	if err := os.Mkdir(bundle, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bundle, "plan.json"), []byte("{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{session, bundle} {
+		if dir, err := FindBundle(path); err != nil || dir != bundle {
+			t.Errorf("%s: %q, %v", path, dir, err)
+		}
 	}
 }

@@ -165,8 +165,8 @@ func TestARunOfTheReferenceAppQualifiesOnThePhysicalTimeLine(t *testing.T) {
 	if hour := int64(3600 * 1_000_000_000); v.Clock.OffsetNs < 7403*1_000_000_000-100 || v.Clock.OffsetNs > 7403*1_000_000_000+100 || v.Window.FromNs < 300*hour {
 		t.Errorf("offset %d ns, window %+v", v.Clock.OffsetNs, v.Window)
 	}
-	if v.DifferenceMinNs < -100 || v.DifferenceMaxNs > 100 {
-		t.Errorf("pairs are %d to %d ns apart", v.DifferenceMinNs, v.DifferenceMaxNs)
+	if *v.DifferenceMinNs < -100 || *v.DifferenceMaxNs > 100 {
+		t.Errorf("pairs are %d to %d ns apart", *v.DifferenceMinNs, *v.DifferenceMaxNs)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestEachDisturbanceOfTheReferenceAppIsFoundAndNothingElse(t *testing.T) {
 			p := newCarrying(t, 50, "")
 			c.how(p)
 			v := p.match().Verdict
-			if got := reasons(&v); got != c.reasons || v.Qualified != (c.reasons == "") || c.count(&v.Counts) != c.want {
+			if got := reasons(&v); got != c.reasons || v.Qualified != (c.reasons == "") || c.count(v.Counts) != c.want {
 				t.Errorf("reasons %q, want %q; counts %+v", got, c.reasons, v.Counts)
 			}
 		})
