@@ -9,6 +9,7 @@ import (
 // window's ring has all of them, for when these run out.
 type largest struct {
 	floorNs  uint32 // values from here up are counted here, and no others
+	counted  int
 	distinct int
 	runs     [maxValues]run // the first distinct of them, with falling timeNs
 }
@@ -17,7 +18,7 @@ type largest struct {
 type run struct{ timeNs, n uint32 }
 
 // clear is for a window without values.
-func (l *largest) clear() { l.floorNs, l.distinct = 0, 0 }
+func (l *largest) clear() { l.floorNs, l.counted, l.distinct = 0, 0, 0 }
 
 // find is the place of the first run that is not above timeNs.
 func (l *largest) find(timeNs uint32) int {
@@ -43,6 +44,7 @@ func (l *largest) add(timeNs uint32) {
 		l.distinct++
 	}
 	l.runs[i].n++
+	l.counted++
 }
 
 // remove takes out a value of the window.
@@ -50,6 +52,7 @@ func (l *largest) remove(timeNs uint32) {
 	if timeNs < l.floorNs {
 		return
 	}
+	l.counted--
 	i := l.find(timeNs)
 	if l.runs[i].n--; l.runs[i].n == 0 {
 		copy(l.runs[i:l.distinct-1], l.runs[i+1:l.distinct])
@@ -81,11 +84,15 @@ func (l *largest) nth(n int) (timeNs uint32, ok bool) {
 	return 0, false
 }
 
-// trim forgets the smaller ones of those counted, down to about n.
+// trim leaves out the smaller ones of those counted, where these are more than twice n, so that n or a few more remain.
 func (l *largest) trim(n int) {
+	if l.counted <= 2*n || l.counted-int(l.runs[l.distinct-1].n) < n {
+		return
+	}
+	l.counted = 0
 	for i := range l.runs[:l.distinct] {
 		r := &l.runs[i]
-		if n -= int(r.n); n <= 0 {
+		if l.counted += int(r.n); l.counted >= n {
 			l.distinct, l.floorNs = i+1, r.timeNs
 			return
 		}
@@ -104,6 +111,7 @@ func (l *largest) fill(n int, w *window) {
 			l.distinct++
 		}
 	}
+	l.counted = l.distinct
 	slices.SortFunc(l.runs[:l.distinct], func(a, b run) int { return cmp.Compare(b.timeNs, a.timeNs) })
 	// Equal ones, side by side now, become one run.
 	runs := l.runs[:l.distinct]

@@ -14,22 +14,30 @@ import (
 func TestTheNthLargestIsThatOfASortedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var w window
-		var values []uint32 // oldest first
+		var values []uint32 // oldest first, presented a ns after another, the last one at presentationNs
+		presentationNs := int64(2 * windowNs)
 		forget := func(n int) {
 			for ; n > 0 && len(values) > 0; n-- {
-				w.forgetOldest()
 				values = values[1:]
+			}
+			if len(values) > 0 {
+				w.forget(presentationNs - int64(len(values)))
+			} else {
+				w.clear(clearSourceGap, Int{}, Int{})
 			}
 		}
 		add := func(timeNs uint32) {
 			if len(values) == maxValues {
 				forget(1)
 			}
-			w.add(value{frameTimeNs: timeNs})
+			presentationNs++
+			*w.value(w.count) = value{presentationNs: presentationNs, frameTimeNs: timeNs}
+			w.count++
 			values = append(values, timeNs)
 		}
 		time := rapid.Uint32Range(0, maxIntervalNs)
 		ask := func(first, n, nth int) {
+			w.settle()
 			sorted := slices.Sorted(slices.Values(values[first : first+n]))
 			if got, want := w.nthLargestOf(uint32(first), uint32(n), nth), int64(sorted[n-nth]); got != want {
 				t.Fatalf("the %dth largest of %d from %d on, of %d: got %d, want %d", nth, n, first, len(values), got, want)
@@ -77,13 +85,13 @@ func TestTheNthLargestIsThatOfASortedSlice(t *testing.T) {
 					counted += int(r.n)
 				}
 				want := 0
-				for _, timeNs := range values {
+				for _, timeNs := range values[:w.counted] {
 					if timeNs >= w.largest.floorNs {
 						want++
 					}
 				}
-				if counted != want {
-					t.Fatalf("%d values are counted, %d of %d are at or above %d", counted, want, len(values), w.largest.floorNs)
+				if counted != want || w.largest.counted != want {
+					t.Fatalf("%d values are counted (%d), %d of %d are at or above %d", counted, w.largest.counted, want, len(values), w.largest.floorNs)
 				}
 			},
 		})

@@ -60,11 +60,12 @@ type window struct {
 	deviceNs  int64
 
 	// The values, oldest first, are ring[i%maxValues] for first <= i < first+count, in rising presentationNs (the order marks see to
-	// that). With count > 0, P is the last one's presentationNs and hostNs is H.
-	first, count uint32
-	hostNs       int64
-	ring         [maxValues]value
-	largest      largest
+	// that). With count > 0, P is the last one's presentationNs and hostNs is H. What P has left behind is forgotten, and what is new counted
+	// among the largest, a batch at a time, which costs less than one by one: until then, only the counted oldest ones are.
+	first, count, counted uint32
+	hostNs                int64
+	ring                  [maxValues]value
+	largest               largest
 }
 
 type value struct {
@@ -118,7 +119,7 @@ func (m *orderMarks) raise(r *adapter.Record) {
 }
 
 func (w *window) clear(why ClearReason, rawSequence, hostNs Int) {
-	w.first, w.count = 0, 0
+	w.first, w.count, w.counted = 0, 0, 0
 	w.largest.clear()
 	w.lastClear = Clear{Reason: why, RawSequence: rawSequence, HostNs: hostNs, Known: true}
 }
@@ -180,36 +181,47 @@ func (w *window) record(r *adapter.Record, bound *adapter.Binding, f *frame, cou
 		w.segment++
 		return
 	}
-	for w.count > 0 && w.value(0).presentationNs <= f.presentationNs-windowNs {
-		w.forgetOldest()
-	}
 	if w.count == maxValues {
-		w.clear(clearOverflow, Of(r.RawSequence), Of(r.HostNs))
-		w.locked = true
-		return
+		if w.forget(f.presentationNs - windowNs); w.count == maxValues {
+			w.clear(clearOverflow, Of(r.RawSequence), Of(r.HostNs))
+			w.locked = true
+			return
+		}
 	}
-	w.add(value{presentationNs: f.presentationNs, rawSequence: r.RawSequence, frameTimeNs: uint32(f.frameTimeNs)})
+	v := w.value(w.count)
+	v.presentationNs, v.rawSequence, v.frameTimeNs = f.presentationNs, r.RawSequence, uint32(f.frameTimeNs)
+	w.count++
 	w.hostNs = r.HostNs
+	if w.count-w.counted == batch {
+		w.settle()
+	}
+}
+
+// forget forgets the values up to edgeNs.
+func (w *window) forget(edgeNs int64) {
+	for ; w.count > 0 && w.value(0).presentationNs <= edgeNs; w.count-- {
+		if w.counted > 0 {
+			w.largest.remove(w.value(0).frameTimeNs)
+			w.counted--
+		}
+		w.first++
+	}
+}
+
+// batch is how many values are counted at once. All of a second's would make its publication wait.
+const batch = 32
+
+// settle brings a window with values up to date.
+func (w *window) settle() {
+	w.forget(w.newest().presentationNs - windowNs)
+	for ; w.counted < w.count; w.counted++ {
+		w.largest.add(w.value(w.counted).frameTimeNs)
+		w.largest.trim(int(w.counted)/20 + spare)
+	}
 }
 
 // spare is how many values more than a publication needs are counted among the largest, so that they seldom run out.
 const spare = 64
-
-// add takes a value in; there is room.
-func (w *window) add(v value) {
-	*w.value(w.count) = v
-	w.count++
-	w.largest.add(v.frameTimeNs)
-	if enough := int(w.count)/20 + spare; w.largest.distinct > 2*enough {
-		w.largest.trim(enough)
-	}
-}
-
-func (w *window) forgetOldest() {
-	w.largest.remove(w.value(0).frameTimeNs)
-	w.first++
-	w.count--
-}
 
 // refuses is the contract's table, lines 3 to 9 without 8: why a record clears the window and leaves the order marks alone.
 func (w *window) refuses(r *adapter.Record, bound *adapter.Binding, f *frame, countable bool) ClearReason {
@@ -256,6 +268,7 @@ func (w *window) publish(nowNs int64, foreground, regressed bool, out *Receipt) 
 	out.LastRawSequence = Int{N: w.marks.rawSequence, Known: w.marks.has&adapter.HasRawSequence != 0}
 	stale := w.readClock(nowNs, out)
 	if w.count > 0 {
+		w.settle()
 		out.LastPresentationNs, out.LastHostNs = Of(w.newest().presentationNs), Of(w.hostNs)
 	}
 	switch {
