@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -34,6 +35,32 @@ type file interface {
 	Stat() (os.FileInfo, error)
 	Fd() uintptr
 	Close() error
+}
+
+// openRegular opens a file for reading, and nothing else: behind a link stand bytes that are not in the directory, and a pipe or a
+// device may never end.
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: expected a regular file, found %s", path, kindOf(info.Mode()))
+	}
+	return os.Open(path)
+}
+
+// kindOf names what is no regular file.
+func kindOf(mode fs.FileMode) string {
+	switch mode.Type() {
+	case fs.ModeDir:
+		return "a directory"
+	case fs.ModeSymlink:
+		return "a symbolic link"
+	case fs.ModeNamedPipe:
+		return "a named pipe"
+	}
+	return "a device or a socket"
 }
 
 type osDisk struct{}

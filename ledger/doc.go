@@ -24,6 +24,10 @@
 //   - session.end of a recovered session carries the hostNs of the line before: nobody read the dead process's clock at its end.
 //   - The only thing ever removed is what another file was proved to hold: events.jsonl after events.jsonl.zst was read back and
 //     hashed, and files that were never finished.
+//   - A session is files and directories. Links, pipes and devices are not sealed, not read, and found by a verification: what they lead
+//     to has no hash.
+//   - A file system that keeps the mode of a file as it is does not fail a sealing: read-only is against mistakes, the hashes are what
+//     protects.
 //   - Entries are numbered from 0, as the leaves of the tree are; entry 0 is ledger.open and names the public key. A leaf hashes the
 //     entry's line without its newline. The file checkpoints is one signed note behind the other, and line 1 and the key's name are
 //     framebridge/ledger in every ledger: which one it is, the key tells.

@@ -29,7 +29,7 @@ func OpenEntries(dir string) (*Entries, error) {
 }
 
 func openLedgerFile(dir, name string) (*os.File, error) {
-	f, err := os.Open(filepath.Join(dir, name))
+	f, err := openRegular(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: %w", dir, ErrNoLedger, err)
 	}

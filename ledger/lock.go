@@ -44,7 +44,7 @@ type lock struct {
 
 // takeLock takes the lock or says who has it. The file is padded to reserveBytes, which giveReserve hands back.
 func takeLock(d disk, path string, nowWallNs int64, reserveBytes int) (*lock, error) {
-	f, err := d.open(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := d.open(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644) // it is written over: never what a link leads to
 	if err != nil {
 		return nil, diskError("open the lock", err)
 	}
@@ -123,7 +123,7 @@ func heldBy(f io.ReaderAt, path string) *HeldError {
 // works on a read-only disk too.
 func Holder(dir string) (*HeldError, error) {
 	path := filepath.Join(dir, lockName)
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

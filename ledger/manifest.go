@@ -81,7 +81,27 @@ func ParseManifest(text []byte) (*Manifest, error) {
 			return nil, fmt.Errorf("manifest: file name %.100q leads out of the session", f.Name)
 		}
 	}
+	if _, _, err := m.log(); err != nil {
+		return nil, err
+	}
 	return &m, nil
+}
+
+// log is the file that holds the session's lines, and the name that they would have in the other form.
+func (m *Manifest) log() (named ManifestedFile, other string, err error) {
+	forms := 0
+	for _, f := range m.Files {
+		switch f.Name {
+		case EventsName:
+			forms, named, other = forms+1, f, CompressedName
+		case CompressedName:
+			forms, named, other = forms+1, f, EventsName
+		}
+	}
+	if forms != 1 {
+		return ManifestedFile{}, "", fmt.Errorf("manifest: expected either %s or %s among its files, found %d of them", EventsName, CompressedName, forms)
+	}
+	return named, other, nil
 }
 
 // differAt is the first byte in which two texts differ, -1 where they are equal.
@@ -99,7 +119,7 @@ func differAt(a, b []byte) int {
 
 // ReadManifest reads a session's manifest; os.ErrNotExist where the session is not sealed.
 func ReadManifest(dir string) (*Manifest, error) {
-	f, err := os.Open(filepath.Join(dir, ManifestName))
+	f, err := openRegular(filepath.Join(dir, ManifestName))
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +167,7 @@ func digestOf(r io.Reader, progress func(bytes int64)) (digest, error) {
 }
 
 func digestFile(path string, progress func(bytes int64)) (digest, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return digest{}, err
 	}
@@ -155,15 +175,31 @@ func digestFile(path string, progress func(bytes int64)) (digest, error) {
 	return digestOf(f, progress)
 }
 
-// sessionFiles lists what a manifest is to name, in its order: every regular file but the manifest and the lock, and what an
-// interrupted sealing left unfinished.
-func sessionFiles(dir string) ([]string, error) {
-	var names []string
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
+// contents is what a session directory holds, each list in a manifest's order.
+type contents struct {
+	files    []string // that a manifest names: every regular file but itself and those left over
+	leftover []string // the lock, and what an interrupted sealing did not finish
+	strange  []strangeFile
+}
+
+// strangeFile is neither a file nor a directory: its bytes, if it has any, are not in the session.
+type strangeFile struct{ name, kind string }
+
+func (c *contents) isStrange(name string) bool {
+	return slices.ContainsFunc(c.strange, func(s strangeFile) bool { return s.name == name })
+}
+
+func listSession(dir string) (*contents, error) {
+	root, err := filepath.EvalSymlinks(dir) // WalkDir does not enter a link
+	if err != nil {
+		return nil, err
+	}
+	var c contents
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
 			return err
 		}
-		name, err := filepath.Rel(dir, path)
+		name, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}
@@ -171,15 +207,21 @@ func sessionFiles(dir string) ([]string, error) {
 		if !utf8.ValidString(name) {
 			return fmt.Errorf("%q: a manifest can only name it in UTF-8; rename it", path)
 		}
+		if !entry.Type().IsRegular() {
+			c.strange = append(c.strange, strangeFile{name, kindOf(entry.Type())})
+			return nil
+		}
 		switch name {
-		case ManifestName, lockName, ManifestName + unfinished, CompressedName + unfinished:
+		case lockName, ManifestName + unfinished, CompressedName + unfinished:
+			c.leftover = append(c.leftover, name)
+		case ManifestName:
 		default:
-			names = append(names, name)
+			c.files = append(c.files, name)
 		}
 		return nil
 	})
-	slices.Sort(names)
-	return names, err
+	slices.Sort(c.files)
+	return &c, err
 }
 
 // VerifySession compares a sealed session with its manifest: that the same files are there, their sizes and hashes, and the counts of
@@ -205,14 +247,23 @@ func VerifySession(dir string, progress func(bytes int64)) (*Manifest, []Finding
 
 // verifyFiles compares the files of a session with what its manifest says of them.
 func verifyFiles(dir string, m *Manifest, progress func(bytes int64), report func(where, format string, args ...any)) error {
-	names, err := sessionFiles(dir)
+	held, err := listSession(dir)
 	if err != nil {
 		return err
+	}
+	for _, s := range held.strange {
+		report(s.name, "expected files and directories only, found %s", s.kind)
+	}
+	for _, name := range held.leftover {
+		report(name, "an interrupted sealing left it; `framebridge recover` removes it")
 	}
 	listed := map[string]bool{}
 	for _, f := range m.Files {
 		listed[f.Name] = true
-		if !slices.Contains(names, f.Name) {
+		if held.isStrange(f.Name) {
+			continue
+		}
+		if !slices.Contains(held.files, f.Name) {
 			report(f.Name, "the manifest names it, and it is not there")
 			continue
 		}
@@ -222,7 +273,7 @@ func verifyFiles(dir string, m *Manifest, progress func(bytes int64), report fun
 		}
 		compare(report, f, got.file(f.Name))
 	}
-	for _, name := range names {
+	for _, name := range held.files {
 		if !listed[name] {
 			report(name, "the manifest does not name it")
 		}
@@ -292,7 +343,7 @@ func lineAt(text []byte, at int) []byte {
 }
 
 func digestCompressed(path string) (digest, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return digest{}, err
 	}

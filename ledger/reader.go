@@ -177,55 +177,75 @@ func (r *Reader) Next(e *Event) error {
 // Log is an event log opened for reading.
 type Log struct {
 	*Reader
-	file    *os.File
-	decoder *zstd.Decoder // nil where the log is not compressed
+	io.Closer
 }
 
-// OpenLog opens the event log of a session directory, compressed or not, or a log file itself.
+// OpenLog opens the event log of a session directory, or a log file itself, as OpenLines does.
 func OpenLog(path string) (*Log, error) {
+	lines, err := OpenLines(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Log{NewReader(lines), lines}, nil
+}
+
+// OpenLines opens the lines of a session as they were written: those of a log file itself, or of a session directory, compressed or not.
+// Of a sealed session it is the form that the manifest names, whatever stands beside that.
+func OpenLines(path string) (io.ReadCloser, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("open event log: %w", err)
 	}
-	if !info.IsDir() {
-		return openLog(path)
+	open := os.Open
+	if info.IsDir() {
+		if path, err = logIn(path); err != nil {
+			return nil, err
+		}
+		open = openRegular
 	}
-	// While a session is sealed both may be there for a moment; then they are equal.
-	log, err := openLog(filepath.Join(path, EventsName))
-	if errors.Is(err, os.ErrNotExist) {
-		log, err = openLog(filepath.Join(path, CompressedName))
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no session: expected %s or %s in it: %w", path, EventsName, CompressedName, os.ErrNotExist)
-	}
-	return log, err
-}
-
-func openLog(path string) (*Log, error) {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open event log: %w", err)
 	}
 	if filepath.Ext(path) != ".zst" {
-		return &Log{Reader: NewReader(f), file: f}, nil
+		return f, nil
 	}
 	d, err := newDecoder(f)
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("open event log %s: %w", path, err)
 	}
-	return &Log{Reader: NewReader(d), file: f, decoder: d}, nil
+	return &unpacked{d, f}, nil
+}
+
+// logIn is where a session directory has its log. Before there is a manifest both forms may be there, for a moment of the sealing; then they
+// are equal. A manifest that cannot be read counts as none, so that what is left of a damaged session can be looked at.
+func logIn(dir string) (string, error) {
+	if m, err := ReadManifest(dir); err == nil {
+		named, _, err := m.log()
+		return filepath.Join(dir, named.Name), err
+	}
+	for _, name := range []string{EventsName, CompressedName} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is no session: expected %s or %s in it: %w", dir, EventsName, CompressedName, os.ErrNotExist)
+}
+
+// unpacked is a compressed file opened for reading.
+type unpacked struct {
+	*zstd.Decoder
+	file *os.File
+}
+
+func (u *unpacked) Close() error {
+	u.Decoder.Close()
+	return u.file.Close()
 }
 
 // newDecoder bounds what a compressed file can make the reader allocate; 8 MiB is the window of our own.
 func newDecoder(r io.Reader) (*zstd.Decoder, error) {
 	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderLowmem(true))
-}
-
-// Close closes the file.
-func (l *Log) Close() error {
-	if l.decoder != nil {
-		l.decoder.Close()
-	}
-	return l.file.Close()
 }

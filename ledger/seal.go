@@ -20,19 +20,23 @@ import (
 var errNotCompressed = errors.New("sealed without compression")
 
 // finishSeal takes a session whose lines are all on disk from there to its end. The order matters to a process that is killed here:
-// until the manifest is there Recover does all of this again, and from then on only the last step is left.
-func finishSeal(d disk, dir string, m *Manifest, known map[string]digest, compress bool) error {
+// until the manifest is there Recover does all of this again, and from then on only the last step is left. The manifest comes back, beside
+// an error too, once it is on disk.
+func finishSeal(d disk, dir string, m *Manifest, known map[string]digest, compress bool) (*Manifest, error) {
 	var notCompressed error
-	names, err := sessionFiles(dir)
+	held, err := listSession(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, name := range names {
+	for _, s := range held.strange {
+		return nil, fmt.Errorf("%s: a session holds files and directories only, and this is %s; remove it", filepath.Join(dir, s.name), s.kind)
+	}
+	for _, name := range held.files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		got, ok := known[name]
 		if !ok {
 			if got, err = digestFile(path, nil); err != nil {
-				return fmt.Errorf("hash %s: %w", path, err)
+				return nil, fmt.Errorf("hash %s: %w", path, err)
 			}
 		}
 		entry := got.file(name)
@@ -51,55 +55,94 @@ func finishSeal(d disk, dir string, m *Manifest, known map[string]digest, compre
 		}
 		m.Files = append(m.Files, entry)
 	}
+	if _, _, err := m.log(); err != nil {
+		return nil, err
+	}
 	text, err := m.encode()
+	if err != nil {
+		return nil, err
+	}
+	if err := writeNew(d, dir, filepath.Join(dir, ManifestName), text, 0o444); err != nil {
+		return nil, err
+	}
+	return m, errors.Join(notCompressed, tidy(d, dir, m))
+}
+
+// tidy makes the files of a sealed session read-only and removes what it no longer needs: the form of the log that its manifest does not
+// name, where the other was proved to hold it, what was never finished, and last the lock.
+func tidy(d disk, dir string, m *Manifest) error {
+	named, other, err := m.log()
 	if err != nil {
 		return err
 	}
-	if err := writeNew(d, dir, filepath.Join(dir, ManifestName), text, 0o444); err != nil {
-		return err
+	gone := []string{ManifestName + unfinished, CompressedName + unfinished, other, lockName}
+	if _, err := os.Lstat(filepath.Join(dir, other)); err == nil {
+		if err := proveHeld(dir, named, other); err != nil {
+			return fmt.Errorf("%s is not removed, since %s does not hold it: %w; put that back as it was sealed, or move this one elsewhere",
+				filepath.Join(dir, other), named.Name, err)
+		}
 	}
-	return errors.Join(notCompressed, tidy(d, dir, m))
-}
-
-// tidy makes the files of a sealed session read-only and removes what it no longer needs: whichever form of the log its manifest does
-// not name, when it names the other, what was never finished, and last the lock.
-func tidy(d disk, dir string, m *Manifest) error {
-	gone := []string{ManifestName + unfinished, CompressedName + unfinished}
+	var errs []error
 	for _, f := range m.Files {
 		path := filepath.Join(dir, filepath.FromSlash(f.Name))
-		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o222 != 0 {
-			if err := d.makeReadOnly(path); err != nil {
-				return diskError("make read-only "+path, err)
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o222 != 0 {
+			// Some file systems, and files of another owner, keep their mode: then the hashes alone protect them.
+			if err := d.makeReadOnly(path); err != nil && !errors.Is(err, os.ErrPermission) {
+				errs = append(errs, diskError("make read-only "+path, err))
 			}
-		}
-		switch f.Name {
-		case EventsName:
-			gone = append(gone, CompressedName)
-		case CompressedName:
-			gone = append(gone, EventsName)
 		}
 	}
 	removed := false
-	for _, name := range append(gone, lockName) {
+	for _, name := range gone {
 		path := filepath.Join(dir, name)
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 			continue // without a try, which a read-only disk would refuse
 		}
 		if err := d.remove(path); err != nil {
-			return diskError("remove "+path, err)
+			errs = append(errs, diskError("remove "+path, err))
+			continue
 		}
 		removed = true
 	}
-	if !removed {
-		return nil
+	if removed {
+		errs = append(errs, diskError("sync "+dir, d.syncDir(dir)))
 	}
-	return diskError("sync "+dir, d.syncDir(dir))
+	return errors.Join(errs...)
+}
+
+// proveHeld looks whether the log that a manifest names is as it was sealed and has the lines of the other form beside it.
+func proveHeld(dir string, named ManifestedFile, other string) error {
+	path := filepath.Join(dir, named.Name)
+	got, err := digestFile(path, nil)
+	if err != nil {
+		return err
+	}
+	if got.size != named.Size || got.file(named.Name).SHA256 != named.SHA256 {
+		return fmt.Errorf("expected %d bytes with SHA-256 %s, found %d with %x", named.Size, named.SHA256, got.size, got.sha256)
+	}
+	holds, err := digestLines(path)
+	if err != nil {
+		return err
+	}
+	want, err := digestLines(filepath.Join(dir, other))
+	if err == nil && holds != want {
+		err = fmt.Errorf("expected lines of %d bytes with SHA-256 %x, found %d with %x", want.size, want.sha256, holds.size, holds.sha256)
+	}
+	return err
+}
+
+// digestLines is the digest of a log's lines, in whichever form they are.
+func digestLines(path string) (digest, error) {
+	if filepath.Base(path) == CompressedName {
+		return digestCompressed(path)
+	}
+	return digestFile(path, nil)
 }
 
 // compressLog writes events.jsonl.zst and reads it back, since the log itself will go.
 func compressLog(d disk, dir string, inside digest) (digest, error) {
 	path := filepath.Join(dir, CompressedName)
-	in, err := os.Open(filepath.Join(dir, EventsName))
+	in, err := openRegular(filepath.Join(dir, EventsName))
 	if err != nil {
 		return digest{}, err
 	}
@@ -178,7 +221,7 @@ func alreadySealed(d disk, dir string, m *Manifest, err error) (*Manifest, error
 		return nil, fmt.Errorf("recover %s: %w", dir, err)
 	}
 	if err := tidy(d, dir, m); err != nil {
-		return m, err
+		return m, fmt.Errorf("recover %s: %w", dir, err)
 	}
 	return m, fmt.Errorf("%s: %w", dir, ErrSealed)
 }
@@ -186,7 +229,7 @@ func alreadySealed(d disk, dir string, m *Manifest, err error) (*Manifest, error
 // recoverDir seals what is on disk. The caller holds the lock.
 func recoverDir(d disk, dir string, tool Tool, reason string) (*Manifest, error) {
 	path := filepath.Join(dir, EventsName)
-	in, err := os.Open(path)
+	in, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -219,18 +262,18 @@ func recoverDir(d disk, dir string, tool Tool, reason string) (*Manifest, error)
 	if err != nil {
 		return nil, err
 	}
-	return m, finishSeal(d, dir, m, nil, false)
+	return finishSeal(d, dir, m, nil, false)
 }
 
 // describe is what the files of a session that has its session.end tell about it.
 func describe(dir string, s *scan, tool Tool) (*Manifest, error) {
 	m := newManifest(s.start, tool, s.end.State, s.end.Reason, &s.counts)
 	m.Rejected = s.rejected
-	names, err := sessionFiles(dir)
+	held, err := listSession(dir)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, tornName) }) {
+	if slices.ContainsFunc(held.files, func(name string) bool { return strings.HasPrefix(name, tornName) }) {
 		m.TornEvent = &s.endAt // what was torn stood where session.end does now
 	}
 	m.TornWire, err = tornWire(filepath.Join(dir, WireName))
@@ -288,7 +331,7 @@ func appendDurably(d disk, path string, size int64, text []byte) error {
 
 // tornWire is where a torn last payload begins, nil where there is none.
 func tornWire(path string) (*int64, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

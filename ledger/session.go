@@ -325,9 +325,10 @@ func (s *Session) Seal(hostNs int64, state State, reason string, extra map[strin
 	failed = errors.Join(failed, s.closeFiles())
 	if failed == nil {
 		m := newManifest(&s.start, s.start.Tool, state, reason, &counts)
-		failed = finishSeal(s.disk, s.dir, m, known, compress)
-		if failed == nil || errors.Is(failed, errNotCompressed) {
-			return m, failed
+		if m, failed = finishSeal(s.disk, s.dir, m, known, compress); failed == nil {
+			return m, nil
+		} else if m != nil {
+			return m, fmt.Errorf("seal %s: %w", s.dir, failed)
 		}
 	}
 	if errors.Is(failed, ErrVanished) {
