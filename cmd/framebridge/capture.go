@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -155,8 +153,7 @@ func placeSession(dir *string, rootFlag, udid string) error {
 
 // runCapture records, shows the live line, and says on out what is left.
 func runCapture(ctx context.Context, o capture.Options, out io.Writer, asJSON bool) (*capture.Result, error) {
-	// A reader that went away ends the showing, and not the recording.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	outliveReaders()
 	show := newPresenter(out)
 	o.Tool = tool
 	o.Agent = device.DefaultAgent()

@@ -63,7 +63,7 @@ session on disk with its summary. The session is marked as simulated and can nev
 			if err != nil {
 				return err
 			}
-			s, err := summarise(result.Dir)
+			s, err := summarise(cmd.Context(), result.Dir)
 			if err != nil {
 				return err
 			}

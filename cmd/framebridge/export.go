@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/framebridge/framebridge/internal/export"
+	"github.com/framebridge/framebridge/internal/input"
 )
 
 func newExport() *cobra.Command {
@@ -40,17 +41,21 @@ read; what is written must not exist, and by default is made in the working dire
 			if err != nil {
 				return err
 			}
-			log, err := openLog(args[0])
+			progress := newProgress()
+			log, err := openLog(cmd.Context(), args[0], progress)
 			if err != nil {
 				return err
 			}
 			defer log.Close()
 			result, err := export.Write(cmd.Context(), log, f, path)
+			progress.end()
 			switch {
 			case errors.Is(err, os.ErrExist):
 				return fail(exitUsage, "%w; give another name with -o", err)
 			case errors.Is(err, context.Canceled):
-				return fail(exitFailed, "%w: interrupted, and nothing was left", err)
+				return fail(exitPartial, "interrupted: nothing was exported")
+			case errors.Is(err, input.ErrUnreadable):
+				return fail(exitUsage, "%s: %w", args[0], err)
 			case err != nil:
 				return fail(exitFailed, "%w", err)
 			}

@@ -3,10 +3,12 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,21 +41,28 @@ offset must agree within one tick over all frames, or the import refuses.`,
 			if err != nil {
 				return err
 			}
-			f, err := os.Open(args[0])
+			progress := newProgress()
+			f, err := openFile(cmd.Context(), args[0], progress)
 			if err != nil {
-				return fail(exitUsage, "%w", err)
+				return err
 			}
 			defer f.Close()
 			recording, err := adapter.ReadXctrace(bufio.NewReaderSize(f, 1<<20), tb)
+			progress.end()
 			if err != nil {
-				return fail(exitUsage, "%s: %w", args[0], err)
+				return unreadable(fmt.Errorf("%s: %w", args[0], err))
 			}
 			if err := placeSession(&dir, root, ""); err != nil {
 				return err
 			}
+			outliveReaders()
 			m, err := importXctrace(recording, dir)
 			if err != nil {
 				return fail(exitFailed, "%w", err)
+			}
+			var entered error
+			if !noLedger {
+				entered = intoLedger(root, dir, m)
 			}
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"dir": dir, "state": m.State, "reason": m.Reason, "evidence": m.Evidence,
@@ -61,13 +70,10 @@ offset must agree within one tick over all frames, or the import refuses.`,
 			} else {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "session  %s\nstate    %s, %d frames, evidence %s\n", dir, stateText(m), m.Counts[ledger.TypeRawRecord], m.Evidence)
 			}
-			if err != nil {
-				return fail(exitFailed, "%w", err)
+			if err != nil && !errors.Is(err, syscall.EPIPE) {
+				return errors.Join(entered, fail(exitFailed, "%w", err))
 			}
-			if noLedger {
-				return nil
-			}
-			return intoLedger(root, dir, m)
+			return entered
 		},
 	}
 	xctrace.Flags().StringVar(&timebase, "timebase", "125/3", "the recorded device's timebase (125/3 on Apple silicon and iPhones)")

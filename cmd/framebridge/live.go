@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -72,6 +74,9 @@ func (s *screen) leave() {
 		s.line = ""
 	}
 }
+
+// outliveReaders has a reader that went away end the showing, and not the making of a session.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // presenter shows how a recording goes, in a goroutine of its own: a terminal that is stopped, or a pipe that nobody reads, must hold up
 // nothing. Of live lines only the newest waits; of lines for programs many do, and any that are dropped are counted.

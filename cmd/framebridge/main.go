@@ -42,6 +42,14 @@ func fail(code int, format string, args ...any) error {
 	return &exitError{code: code, err: fmt.Errorf(format, args...)}
 }
 
+// unreadable gives an error of reading what a command was given its exit code: that of an interruption where it is one.
+func unreadable(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return fail(exitPartial, "interrupted")
+	}
+	return &exitError{exitUsage, err}
+}
+
 // memoryLimitBytes is where the garbage collector begins to work harder. Sessions are read as streams, so that nothing needs more; without
 // a limit an hour's session takes half as much again.
 const memoryLimitBytes = 192 << 20

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/framebridge/framebridge/internal/sessiontest"
 	"github.com/framebridge/framebridge/internal/sim"
 	"github.com/framebridge/framebridge/internal/sim/scene"
 )
@@ -228,15 +230,22 @@ func TestReplayNamesTheFirstDifference(t *testing.T) {
 	}
 }
 
-func TestImportOfTheRealRecording(t *testing.T) {
+// realRecording is an export of Instruments that a Mac made.
+func realRecording(t *testing.T) (file string) {
+	t.Helper()
 	data := os.Getenv("FRAMEBRIDGE_DATA")
 	if data == "" {
 		data = "../../../shared/data"
 	}
-	file := filepath.Join(data, "xctrace", "skylight-signpost-intervals.xml")
+	file = filepath.Join(data, "xctrace", "skylight-signpost-intervals.xml")
 	if _, err := os.Stat(file); err != nil {
-		t.Skipf("THE REAL RECORDING IS MISSING, and its import is not tested: %v (set FRAMEBRIDGE_DATA)", err)
+		t.Skipf("THE REAL RECORDING IS MISSING, and what is made of it is not tested: %v (set FRAMEBRIDGE_DATA)", err)
 	}
+	return file
+}
+
+func TestImportOfTheRealRecording(t *testing.T) {
+	file := realRecording(t)
 	dir := filepath.Join(t.TempDir(), "S")
 	must(t, "import", "xctrace", file, "-o", dir)
 	list, _ := records(t, dir)
@@ -482,6 +491,114 @@ func TestInterruptedBeforeAnythingWasRecordedSaysSo(t *testing.T) {
 	}
 }
 
+// interrupt sends a signal once the program is ready for it, and waits for its end.
+func interrupt(t *testing.T, ready func() bool, args ...string) ended {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for !ready() && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Wait()
+	return ended{code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+}
+
+// A pipe into which nobody writes any more, and nobody closes.
+func TestReadingAPipeCanBeInterrupted(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"import":  {[]string{"import", "xctrace", "PIPE", "-o", out}, "interrupted"},
+		"decode":  {[]string{"decode", "PIPE"}, "interrupted"},
+		"replay":  {[]string{"replay", "PIPE"}, "interrupted"},
+		"summary": {[]string{"summary", "PIPE"}, "interrupted"},
+		"export":  {[]string{"export", "PIPE", "--format", "csv", "-o", out}, "interrupted: nothing was exported"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "pipe")
+			if err := syscall.Mkfifo(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var w *os.File
+			opened := func() bool { // fails as long as there is no reader
+				var err error
+				w, err = os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+				return err == nil
+			}
+			c.args[slices.Index(c.args, "PIPE")] = path
+			e := interrupt(t, opened, c.args...)
+			defer w.Close()
+			if e.code != exitPartial || e.stderr != "framebridge: "+c.want+"\n" {
+				t.Errorf("exit code %d, %q; want %d and %q", e.code, e.stderr, exitPartial, c.want)
+			}
+			if left, _ := filepath.Glob(out + "*"); len(left) > 0 {
+				t.Errorf("it left %q", left)
+			}
+		})
+	}
+}
+
+func TestInterruptedReportsAndExportsLeaveNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	sessiontest.Session{Seconds: 600}.Record(t, dir)
+	for _, args := range [][]string{{"report", dir}, {"export", dir, "--format", "sqlite"}} {
+		out := filepath.Join(t.TempDir(), "out")
+		begun := func() bool {
+			_, err := os.Stat(out + ".unfinished")
+			return err == nil
+		}
+		if e := interrupt(t, begun, append(args, "-o", out)...); e.code != exitPartial || !strings.Contains(e.stderr, "interrupted: ") {
+			t.Errorf("%s: exit code %d, %q", args[0], e.code, e.stderr)
+		}
+		if left, _ := filepath.Glob(out + "*"); len(left) > 0 {
+			t.Errorf("%s left %q", args[0], left)
+		}
+	}
+}
+
+// A session is entered into the ledger even if nobody reads what is told of it.
+func TestAReaderThatWentAwayKeepsNoSessionOutOfTheLedger(t *testing.T) {
+	file, parent, root := realRecording(t), t.TempDir(), t.TempDir()
+	sealed, killed := filepath.Join(t.TempDir(), "killed"), filepath.Join(parent, "killed")
+	must(t, "import", "xctrace", file, "--no-ledger", "-o", sealed)
+	text, err := os.ReadFile(filepath.Join(sealed, "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1 // without session.end
+	if err := errors.Join(os.Mkdir(killed, 0o755), os.WriteFile(filepath.Join(killed, "events.jsonl"), text[:whole], 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"import", "xctrace", file, "-o", filepath.Join(parent, "imported")}, {"recover", killed}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		cmd := exec.Command(binary, append(args, "--root", root)...)
+		cmd.Stdout, cmd.Stderr = w, w
+		if err := cmd.Run(); err != nil {
+			t.Errorf("%s: %v", args[0], err)
+		}
+		w.Close()
+	}
+	log := must(t, "ledger", "log", "--root", root).stdout
+	for _, name := range []string{"imported", "killed"} {
+		if !strings.Contains(log, `"name":"`+name+`"`) {
+			t.Errorf("%s is not in the ledger:\n%s", name, log)
+		}
+	}
+}
+
 func TestAKilledRecordingIsRecovered(t *testing.T) {
 	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
 	dir := filepath.Join(t.TempDir(), "run")
@@ -539,6 +656,11 @@ func TestErrorsNamePlaceAndRemedy(t *testing.T) {
 		"not an export":     {[]string{"import", "xctrace", write("x.xml", "<a><b/></a>"), "-o", dir + "/x"}, exitUsage, "x.xml"},
 		"broken export":     {[]string{"import", "xctrace", write("y.xml", "<a><b>"), "-o", dir + "/y"}, exitUsage, "y.xml"},
 		"bad session name":  {[]string{"import", "xctrace", "x.xml", "-o", dir + "/.."}, exitUsage, ""},
+		"wire, no log":      {[]string{"summary", write("wire.bin", strings.Repeat("\x00\x01", 100))}, exitUsage, "no readable event log"},
+		"replay no log":     {[]string{"replay", write("lab.yaml", "devices:\n")}, exitUsage, "line 1"},
+		"check no log":      {[]string{"replay", "--check", write("empty", "")}, exitUsage, "it is empty"},
+		"export no log":     {[]string{"export", "--format", "jsonl", write("bundle/events.jsonl", "{}\n"), "-o", dir + "/e"}, exitUsage, "no readable event log"},
+		"report no log":     {[]string{"report", filepath.Dir(write("bundle/events.jsonl", "{}\n")), "-o", dir + "/r.html"}, exitUsage, "no readable event log"},
 		"recover an unused": {[]string{"recover", dir}, exitUsage, "no session was recorded"},
 	} {
 		t.Run(name, func(t *testing.T) {

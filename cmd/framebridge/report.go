@@ -50,33 +50,45 @@ written, and tells that a check failed.`,
 	return cmd
 }
 
-// writeReport makes the file, or leaves none.
+// writeReport writes beside path, under the name with .unfinished, and renames at the end: what has the name is whole. Where it fails, or
+// ctx ends, nothing is left.
 func writeReport(ctx context.Context, dir, path string) (*report.Report, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return nil, fail(exitUsage, "%w; give another name with -o", err)
+	if err := free(path); err != nil {
+		return nil, err
 	}
+	unfinished := path + ".unfinished"
+	f, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, fail(exitUsage, "%w", err)
 	}
-	r, err := report.Of(ctx, dir, tool)
+	defer os.Remove(unfinished)
+	defer f.Close()
+	progress := newProgress()
+	r, err := report.Of(ctx, dir, tool, progress.megabytes)
+	progress.end()
 	switch {
 	case errors.Is(err, context.Canceled):
-		err = fail(exitFailed, "interrupted: no report was written")
+		return nil, fail(exitPartial, "interrupted: no report was written")
 	case err != nil:
-		err = fail(exitUsage, "%s: %w", dir, err)
-	default:
-		w := bufio.NewWriter(f)
-		if err = errors.Join(r.WriteHTML(w), w.Flush()); err != nil {
-			err = fail(exitFailed, "%w", err)
-		}
+		return nil, fail(exitUsage, "%s: %w", dir, err)
 	}
-	if closeErr := f.Close(); err == nil && closeErr != nil {
-		err = fail(exitFailed, "%w", closeErr)
+	w := bufio.NewWriter(f)
+	if err := errors.Join(r.WriteHTML(w), w.Flush(), f.Close()); err != nil {
+		return nil, fail(exitFailed, "%w", err)
 	}
-	if err != nil {
-		os.Remove(path)
+	if err := free(path); err != nil {
 		return nil, err
 	}
+	if err := os.Rename(unfinished, path); err != nil {
+		return nil, fail(exitFailed, "%w", err)
+	}
 	return r, nil
+}
+
+// free refuses a name that is taken.
+func free(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fail(exitUsage, "%s: %w; give another name with -o", path, os.ErrExist)
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,9 +36,10 @@ one in every field but seq. Without one the target is null, each connection is a
 			if err != nil {
 				return err
 			}
-			f, err := os.Open(args[0])
+			progress := newProgressBesideStdout()
+			f, err := openFile(cmd.Context(), args[0], progress)
 			if err != nil {
-				return fail(exitUsage, "%w", err)
+				return err
 			}
 			defer f.Close()
 			var ids *capture.Identities
@@ -50,11 +50,12 @@ one in every field but seq. Without one the target is null, each connection is a
 			}
 			out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<20)
 			_, err = capture.Decode(bufio.NewReaderSize(f, 1<<20), tb, ids, &capture.Lines{W: out})
+			progress.end()
 			if flushErr := out.Flush(); flushErr != nil {
 				return fail(exitFailed, "%w", flushErr)
 			}
 			if err != nil {
-				return fail(exitUsage, "%s: %w", args[0], err)
+				return unreadable(fmt.Errorf("%s: %w", args[0], err))
 			}
 			return nil
 		},
@@ -86,7 +87,11 @@ an interval of its own. --check compares each with the recorded one and fails at
 			if every < 0 || check && every > 0 {
 				return fail(exitUsage, "--every must be positive, and goes without --check: only the recording's own publications can be compared")
 			}
-			log, err := openLog(args[0])
+			progress := newProgress()
+			if !check {
+				progress = newProgressBesideStdout()
+			}
+			log, err := openLog(cmd.Context(), args[0], progress)
 			if err != nil {
 				return err
 			}
@@ -109,6 +114,7 @@ an interval of its own. --check compares each with the recorded one and fails at
 				return nil
 			}
 			result, err := replay.Run(log, o)
+			progress.end()
 			var differs *replay.Difference
 			switch {
 			case errors.As(err, &differs):
@@ -117,7 +123,7 @@ an interval of its own. --check compares each with the recorded one and fails at
 				}
 				return &exitError{exitMismatch, fmt.Errorf("%s: %w", args[0], err)}
 			case err != nil:
-				return fail(exitUsage, "%s: %w", args[0], err)
+				return unreadable(fmt.Errorf("%s: %w", args[0], err))
 			}
 			for _, f := range result.Faults {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: line %d: %v\n", args[0], f.Line, f.Err)
@@ -155,6 +161,7 @@ byte at which a torn last line began.`,
 			if err != nil {
 				return fail(exitUsage, "%w", err)
 			}
+			outliveReaders()
 			m, err := ledger.Recover(dir, tool, time.Now().UnixNano())
 			already := errors.Is(err, ledger.ErrSealed)
 			if err != nil && !already {
@@ -177,13 +184,4 @@ byte at which a torn last line began.`,
 	cmd.Flags().BoolVar(&noLedger, "no-ledger", false, noLedgerHelp)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	return cmd
-}
-
-// openLog opens a session's log for a command.
-func openLog(path string) (*ledger.Log, error) {
-	log, err := ledger.OpenLog(path)
-	if err != nil {
-		return nil, fail(exitUsage, "%w", err)
-	}
-	return log, nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,7 +26,7 @@ the part of a frame's lifetime beyond its buffers times the refresh interval; th
 second of frames. On a screen that draws only when something happens, long frame times are idleness, not jank.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := summarise(args[0])
+			s, err := summarise(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -39,15 +41,17 @@ second of frames. On a screen that draws only when something happens, long frame
 	return cmd
 }
 
-func summarise(path string) (*summary.Summary, error) {
-	log, err := openLog(path)
+func summarise(ctx context.Context, path string) (*summary.Summary, error) {
+	progress := newProgress()
+	defer progress.end()
+	log, err := openLog(ctx, path, progress)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	s, err := summary.Of(log)
 	if err != nil {
-		return nil, fail(exitUsage, "%s: %w", path, err)
+		return nil, unreadable(fmt.Errorf("%s: %w", path, err))
 	}
 	return s, nil
 }
@@ -56,7 +60,11 @@ func printSummary(w io.Writer, s *summary.Summary) {
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(w, "%-16s %s\n", label, fmt.Sprintf(format, args...))
 	}
-	line("session", "%s (%s)", s.Name, s.SessionID)
+	if s.SessionID == "" {
+		line("session", "not told: the log has no session.start")
+	} else {
+		line("session", "%s (%s)", s.Name, s.SessionID)
+	}
 	device := s.Device.ProductType
 	if s.Device.OSVersion != "" {
 		device += ", iOS " + s.Device.OSVersion
@@ -68,8 +76,11 @@ func printSummary(w io.Writer, s *summary.Summary) {
 		device = "not told by the recording"
 	}
 	line("device", "%s", device)
-	t := s.Target()
-	line("target", "%s, pid %d, generation %d", t.BundleID, t.PID, t.Generation)
+	if t := s.Target(); len(s.Targets) == 0 {
+		line("target", "none was bound")
+	} else {
+		line("target", "%s, pid %d, generation %d", t.BundleID, t.PID, t.Generation)
+	}
 	state := s.State
 	switch {
 	case state == "":
@@ -77,7 +88,7 @@ func printSummary(w io.Writer, s *summary.Summary) {
 	case s.Reason != "":
 		state += " (" + s.Reason + ")"
 	}
-	line("state", "%s, evidence %s, %.3f s", state, s.Evidence, float64(s.LastHostNs-s.FirstHostNs)/1e9)
+	line("state", "%s, evidence %s, %.3f s", state, cmp.Or(s.Evidence, "not told"), float64(s.LastHostNs-s.FirstHostNs)/1e9)
 	for _, d := range s.Displays {
 		name := fmt.Sprintf("display %d", d.DisplayID)
 		if d.DisplayID == s.PrimaryDisplayID {

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
 
+	"github.com/framebridge/framebridge/internal/input"
 	"github.com/framebridge/framebridge/internal/replay"
 	"github.com/framebridge/framebridge/ledger"
 )
@@ -57,8 +58,11 @@ the spot. Exit codes: 0 all as recorded; 1 something differs; 2 the session cann
 			progress := newProgress()
 			v, err := verifySession(cmd.Context(), dir, path, progress)
 			progress.end()
+			if cmd.Context().Err() != nil {
+				err = cmd.Context().Err() // the oracle's is that it was killed
+			}
 			if err != nil {
-				return fail(exitUsage, "%s: %w", dir, err)
+				return unreadable(fmt.Errorf("%s: %w", dir, err))
 			}
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(v)
@@ -197,7 +201,7 @@ func verifySession(ctx context.Context, dir, oracle string, progress *progress) 
 	show := func(doing string, done int64) {
 		progress.show("%s %d MB; oracle %d MB of lines", doing, done>>20, counted.bytes.Load()>>20)
 	}
-	err = errors.Join(v.hashes(dir, show), v.Replay.run(dir, show))
+	err = errors.Join(v.hashes(dir, show), v.Replay.run(ctx, dir, show))
 	if err != nil {
 		cancel()
 	}
@@ -307,29 +311,15 @@ func (v *verification) hashes(dir string, show func(doing string, done int64)) e
 	return nil
 }
 
-// watchedLog tells how far a replay has come.
-type watchedLog struct {
-	*ledger.Log
-	show func(doing string, done int64)
-}
-
-func (l watchedLog) Next(e *ledger.Event) error {
-	err := l.Log.Next(e)
-	if l.Line()%4096 == 0 {
-		l.show("replay", l.Offset())
-	}
-	return err
-}
-
-func (r *replayCheck) run(dir string, show func(doing string, done int64)) error {
-	log, err := ledger.OpenLog(dir)
+func (r *replayCheck) run(ctx context.Context, dir string, show func(doing string, done int64)) error {
+	log, err := input.OpenLog(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	r.Findings = []string{}
 	var differs *replay.Difference
-	result, err := replay.Run(watchedLog{log, show}, replay.Options{Check: true})
+	result, err := replay.Run(watchedLog{log, func(bytes int64) { show("replay", bytes) }}, replay.Options{Check: true})
 	if err != nil && !errors.As(err, &differs) {
 		return err
 	}

@@ -195,16 +195,8 @@ func withoutOracle() string {
 }
 
 func TestVerifyOfTheRealRecording(t *testing.T) {
-	data := os.Getenv("FRAMEBRIDGE_DATA")
-	if data == "" {
-		data = "../../../shared/data"
-	}
-	file := filepath.Join(data, "xctrace", "skylight-signpost-intervals.xml")
-	if _, err := os.Stat(file); err != nil {
-		t.Skipf("THE REAL RECORDING IS MISSING, and its verification is not tested: %v (set FRAMEBRIDGE_DATA)", err)
-	}
 	dir := filepath.Join(t.TempDir(), "S")
-	must(t, "import", "xctrace", file, "-o", dir)
+	must(t, "import", "xctrace", realRecording(t), "-o", dir)
 	if v := verifies(t, dir); v.Oracle.Records != 13 || v.Oracle.Publications != 1 {
 		t.Errorf("%+v", v)
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -110,8 +111,17 @@ func (r *Report) WriteHTML(w io.Writer) error {
 // Seconds is how long the session lasted.
 func (r *Report) Seconds() string { return fmt.Sprintf("%.3f", float64(r.charts.spanNs)/1e9) }
 
+// Begun reports whether the log has a session.start.
+func (r *Report) Begun() bool { return r.Start.SessionID != "" }
+
+// Name is the session's.
+func (r *Report) Name() string { return cmp.Or(r.Start.Name, "session without a name") }
+
 // RecordedAt is when the session began, by its host's wall clock.
 func (r *Report) RecordedAt() string {
+	if !r.Begun() {
+		return "not told"
+	}
 	return time.Unix(0, r.Start.Clock.WallNs).UTC().Format("2006-01-02 15:04:05 UTC")
 }
 

@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/framebridge/framebridge/internal/input"
 	"github.com/framebridge/framebridge/internal/replay"
 	"github.com/framebridge/framebridge/internal/summary"
 	"github.com/framebridge/framebridge/ledger"
@@ -25,8 +26,8 @@ import (
 
 // Report is what is told of a session.
 type Report struct {
-	Tool    ledger.Tool // that makes the report
-	Start   ledger.Start
+	Tool    ledger.Tool  // that makes the report
+	Start   ledger.Start // the zero Start where the log has none
 	Summary *summary.Summary
 	Checks  []Check
 
@@ -63,10 +64,18 @@ func (o Outcome) Class() string {
 // maxDetails bounds the findings that are told of one check.
 const maxDetails = 20
 
-// Of reads the session in dir, and checks it.
-func Of(ctx context.Context, dir string, tool ledger.Tool) (*Report, error) {
+// Of reads the session in dir, and checks it. It shows what it is doing, and how many bytes of the log or the files it has read for that.
+func Of(ctx context.Context, dir string, tool ledger.Tool, show func(doing string, bytes int64)) (*Report, error) {
 	r := &Report{Tool: tool}
-	err := r.read(ctx, dir, func(log *watchedLog) (err error) {
+	read := func(doing string, do func(*watchedLog) error) error {
+		log, err := input.OpenLog(ctx, dir)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		return do(&watchedLog{Log: log, show: func(bytes int64) { show(doing, bytes) }})
+	}
+	err := read("counting", func(log *watchedLog) (err error) {
 		log.watch = func(e *ledger.Event) {
 			if s, ok := e.Value.(*ledger.Start); ok {
 				r.Start = *s
@@ -78,12 +87,12 @@ func Of(ctx context.Context, dir string, tool ledger.Tool) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	hashes, err := r.checkHashes(dir)
+	hashes, err := r.checkHashes(dir, show)
 	if err != nil {
 		return nil, err
 	}
 	var replayed Check
-	err = r.read(ctx, dir, func(log *watchedLog) (err error) {
+	err = read("replaying", func(log *watchedLog) (err error) {
 		r.charts = newCollector(r.Summary)
 		log.watch = r.charts.event
 		replayed, err = checkReplay(log)
@@ -100,40 +109,32 @@ func Of(ctx context.Context, dir string, tool ledger.Tool) (*Report, error) {
 	return r, nil
 }
 
-func (r *Report) read(ctx context.Context, dir string, do func(*watchedLog) error) error {
-	log, err := ledger.OpenLog(dir)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	return do(&watchedLog{log: log, ctx: ctx})
-}
-
-// watchedLog lets somebody else see the events that a reader of the log reads.
+// watchedLog lets others see the events that a reader of the log reads, and how far it is.
 type watchedLog struct {
-	log   *ledger.Log
-	ctx   context.Context
+	*input.Log
 	watch func(*ledger.Event)
+	show  func(bytes int64)
 }
 
 func (w *watchedLog) Next(e *ledger.Event) error {
-	const linesPerLook = 4096 // some milliseconds
-	if w.log.Line()%linesPerLook == 0 && w.ctx.Err() != nil {
-		return w.ctx.Err()
-	}
-	err := w.log.Next(e)
+	err := w.Log.Next(e)
 	if err == nil {
 		w.watch(e)
+	}
+	if w.Line()%4096 == 0 {
+		w.show(w.Offset())
 	}
 	return err
 }
 
-func (w *watchedLog) Line() int64 { return w.log.Line() }
-
 // checkHashes compares the files with the manifest.
-func (r *Report) checkHashes(dir string) (Check, error) {
+func (r *Report) checkHashes(dir string, show func(doing string, bytes int64)) (Check, error) {
 	c := Check{Name: "Files and hashes"}
-	m, findings, err := ledger.VerifySession(dir, nil)
+	hashed := int64(0)
+	m, findings, err := ledger.VerifySession(dir, func(bytes int64) {
+		hashed += bytes
+		show("hashing", hashed)
+	})
 	r.manifest = m
 	switch {
 	case errors.Is(err, os.ErrNotExist):

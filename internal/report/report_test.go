@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/internal/input"
 	"github.com/framebridge/framebridge/internal/sessiontest"
 	"github.com/framebridge/framebridge/internal/summary"
 	"github.com/framebridge/framebridge/ledger"
@@ -22,15 +23,20 @@ var tool = ledger.Tool{Name: "framebridge", Version: "test"}
 
 func made(t testing.TB, dir string) (*Report, string) {
 	t.Helper()
-	r, err := Of(context.Background(), dir, tool)
+	r, err := Of(context.Background(), dir, tool, func(string, int64) {})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r, pageOf(t, r)
+}
+
+func pageOf(t testing.TB, r *Report) string {
+	t.Helper()
 	var page bytes.Buffer
 	if err := r.WriteHTML(&page); err != nil {
 		t.Fatal(err)
 	}
-	return r, page.String()
+	return page.String()
 }
 
 func recorded(t testing.TB, s sessiontest.Session) (dir string) {
@@ -170,6 +176,27 @@ func TestReportOfASessionWithoutFrames(t *testing.T) {
 	}
 }
 
+func TestWithoutASessionStartThePageSaysThatNothingIsTold(t *testing.T) {
+	_, page := made(t, logOf(t, `{"seq":2,"hostNs":1001,"type":"source.state","state":"connected","cause":""}`))
+	for _, words := range []string{"<h1>session without a name</h1>", `Evidence <span data-figure="evidence">not told</span>`, "The log has no session.start", "<dt>Recorded</dt><dd>not told</dd>",
+		"not told by the recording", `session</th><td>not told</td>`, `lines of the log that cannot be read</th><td data-figure="badLines">1</td>`} {
+		if !strings.Contains(page, words) {
+			t.Errorf("the page lacks %q", words)
+		}
+	}
+	for _, words := range []string{"1970", "nobody here saw the device", "recorded by"} {
+		if strings.Contains(page, words) {
+			t.Errorf("the page says %q", words)
+		}
+	}
+}
+
+func TestALogOfSomethingElseHasNoReport(t *testing.T) {
+	if _, err := Of(context.Background(), logOf(t, `{"type":"frame"}`), tool, func(string, int64) {}); !errors.Is(err, input.ErrUnreadable) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestNamesAreTextOnThePage(t *testing.T) {
 	const harm = `</script></title><img src=x onerror=alert(1)>`
 	_, page := made(t, logOf(t, strings.Replace(startLine, "<b>name</b>", harm, 1),
@@ -210,12 +237,12 @@ func TestACompressedSessionGivesTheSameReport(t *testing.T) {
 func TestReadingEndsWhenItIsNotWantedAnyMore(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Of(ctx, recorded(t, sessiontest.Session{Seconds: 20}), tool); !errors.Is(err, context.Canceled) {
+	if _, err := Of(ctx, recorded(t, sessiontest.Session{Seconds: 20}), tool, func(string, int64) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
 
-// Whatever a log holds, there is a page of it.
+// Whatever a log holds, there is a page of it, if it holds an event.
 func FuzzReport(f *testing.F) {
 	text, err := os.ReadFile(filepath.Join(recorded(f, sessiontest.Session{Seconds: 20}), "events.jsonl"))
 	if err != nil {
@@ -235,6 +262,13 @@ func FuzzReport(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(own, "events.jsonl"), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		made(t, own)
+		r, err := Of(context.Background(), own, tool, func(string, int64) {})
+		if errors.Is(err, input.ErrUnreadable) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		pageOf(t, r)
 	})
 }
