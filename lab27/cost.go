@@ -28,32 +28,48 @@ type HostSample struct {
 	Rows, Ns int64
 }
 
+// CostRun is one of the two runs. Session is the recording around it, nil where there is none: then nothing tells which phone it ran on.
+type CostRun struct {
+	*Report
+	Session *Session
+}
+
+func (r *CostRun) simulated() bool {
+	return r.Plan != nil && r.Plan.Simulated || r.Session != nil && r.Session.Simulated
+}
+
 // CostVerdict is what the reference costs. A rehearsal's can never count.
 type CostVerdict struct {
 	Schema    string `json:"schema"`
 	Pass      bool   `json:"pass"`
 	Rehearsal bool   `json:"rehearsal"`
+	Simulated bool   `json:"simulated"` // a bundle or a session says so
+	SamePhone *bool  `json:"samePhone"` // null where not both runs have a session that says which phone
 	Gates     []Gate `json:"gates"`
 }
 
 // Cost compares a run without the reference and one with it. host holds two samples of this machine's work, a quarter of the rows and
 // all of them. What was not measured does not pass, and nothing is rounded to pass.
-func Cost(off, on *Report, host []HostSample) CostVerdict {
-	v := CostVerdict{Schema: "lab27.cost/1", Pass: true}
+func Cost(off, on CostRun, host []HostSample) CostVerdict {
+	v := CostVerdict{Schema: "lab27.cost/1", Pass: true, Simulated: off.simulated() || on.simulated()}
 	gate := func(name, required string, pass bool, measured string, args ...any) {
 		v.Gates = append(v.Gates, Gate{name, required, fmt.Sprintf(measured, args...), pass})
 		v.Pass = v.Pass && pass
 	}
+	if s, t := off.Session, on.Session; s != nil && t != nil && s.UDID != "" && t.UDID != "" {
+		v.SamePhone = new(s.UDID == t.UDID)
+		gate("same-phone", "the same phone", *v.SamePhone, "%s; %s", s.UDID, t.UDID)
+	}
 	gate("off-complete", "complete", off.State == Complete, "%s", off.State)
 	gate("on-complete", "complete", on.State == Complete, "%s", on.State)
-	if !v.Pass {
+	if off.State != Complete || on.State != Complete {
 		return v // nothing below could be computed with
 	}
 	a, b := &off.Plan.Request, &on.Plan.Request
 	v.Rehearsal = a.Rehearsal() || b.Rehearsal()
 	gate("purposes", "cost-off without the reference, cost-on with it", a.Purpose == PurposeCostOff && !a.ReferenceEnabled && b.Purpose == PurposeCostOn && b.ReferenceEnabled,
 		"%s, reference %t; %s, reference %t", a.Purpose, a.ReferenceEnabled, b.Purpose, b.ReferenceEnabled)
-	gate("same-recipe", "the same recipe, scale, app and device", a.Recipe == b.Recipe && a.DurationPermille == b.DurationPermille &&
+	gate("same-recipe", "the same recipe, scale, app, model and release", a.Recipe == b.Recipe && a.DurationPermille == b.DurationPermille &&
 		a.SourceDigest == b.SourceDigest && off.Plan.DeviceModel == on.Plan.DeviceModel && off.Plan.OSVersion == on.Plan.OSVersion,
 		"%s at %d permille on %s, %s; %s at %d permille on %s, %s", a.Recipe, a.DurationPermille, off.Plan.DeviceModel, off.Plan.OSVersion,
 		b.Recipe, b.DurationPermille, on.Plan.DeviceModel, on.Plan.OSVersion)

@@ -1,6 +1,7 @@
 package lab27_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/framebridge/framebridge/lab27"
@@ -15,9 +16,14 @@ func costRuns(t *testing.T) (off, on *fixture) {
 	return off, on
 }
 
+// cost is the verdict on two bundles that were recorded by nobody.
+func cost(off, on *fixture, host []lab27.HostSample) lab27.CostVerdict {
+	return lab27.Cost(lab27.CostRun{Report: off.report()}, lab27.CostRun{Report: on.report()}, host)
+}
+
 func TestReferenceWithinItsCostPasses(t *testing.T) {
 	off, on := costRuns(t)
-	v := lab27.Cost(off.report(), on.report(), linearHost)
+	v := cost(off, on, linearHost)
 	if !v.Pass || !v.Rehearsal || len(v.Gates) != 11 {
 		t.Fatalf("%+v", v)
 	}
@@ -73,7 +79,7 @@ func TestCostGatesAtTheirBounds(t *testing.T) {
 			off, on := costRuns(t)
 			host := linearHost
 			c.change(off, on, &host)
-			v := lab27.Cost(off.report(), on.report(), host)
+			v := cost(off, on, host)
 			if v.Pass != (c.gate == "") {
 				t.Errorf("%+v", v)
 			}
@@ -89,10 +95,58 @@ func TestCostGatesAtTheirBounds(t *testing.T) {
 func TestCostThatWasNotMeasuredDoesNotPass(t *testing.T) {
 	off, on := costRuns(t)
 	on.usage = false
-	v := lab27.Cost(off.report(), on.report(), linearHost)
+	v := cost(off, on, linearHost)
 	for _, g := range v.Gates {
 		if unmeasured := g.Name == "cpu" || g.Name == "footprint"; g.Pass == unmeasured || unmeasured && g.Measured != "not measured" {
 			t.Errorf("%+v", g)
 		}
+	}
+}
+
+func TestCostIsOfOnePhoneWhereTheSessionsSayWhich(t *testing.T) {
+	off, on := costRuns(t)
+	a, b, unknown := &lab27.Session{UDID: "00008110-000A"}, &lab27.Session{UDID: "00008110-000B"}, &lab27.Session{}
+	for _, c := range []struct {
+		name    string
+		off, on *lab27.Session
+		known   bool
+		pass    bool
+	}{
+		{"the same phone", a, a, true, true},
+		{"two phones", a, b, true, false},
+		{"a session and a bundle", a, nil, false, true},
+		{"an import, which does not know", a, unknown, false, true},
+		{"two bundles", nil, nil, false, true},
+	} {
+		v := lab27.Cost(lab27.CostRun{Report: off.report(), Session: c.off}, lab27.CostRun{Report: on.report(), Session: c.on}, linearHost)
+		if v.Pass != c.pass || (v.SamePhone != nil) != c.known || c.known && *v.SamePhone != c.pass || c.known != (v.Gates[0].Name == "same-phone") {
+			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+}
+
+func TestCostIsSimulatedWhereAnythingIs(t *testing.T) {
+	off, on := costRuns(t)
+	for _, f := range []*fixture{off, on} { // whose plans say that they are
+		f.rewrite = func(name, content string) string {
+			return strings.Replace(content, `"simulated":true`, `"simulated":false`, 1)
+		}
+	}
+	lab := &lab27.Session{Evidence: "E2", Simulated: true}
+	for _, c := range []struct {
+		off, on   *lab27.Session
+		simulated bool
+	}{{nil, nil, false}, {lab, nil, true}, {nil, lab, true}} {
+		if v := lab27.Cost(lab27.CostRun{Report: off.report(), Session: c.off}, lab27.CostRun{Report: on.report(), Session: c.on}, linearHost); v.Simulated != c.simulated || !v.Pass {
+			t.Errorf("%+v", v)
+		}
+	}
+	on.rewrite = nil
+	if v := cost(off, on, linearHost); !v.Simulated {
+		t.Errorf("a simulated bundle: %+v", v)
+	}
+	on.state, on.reason = "partial", "cancelled"
+	if v := cost(off, on, nil); !v.Simulated || v.Pass || len(v.Gates) != 2 {
+		t.Errorf("a bundle that is not complete: %+v", v)
 	}
 }

@@ -120,7 +120,7 @@ func exercise(t *testing.T, f *fixture, files fstest.MapFS) *lab27.Report {
 	if _, err := m.Verdict.JSON(); err != nil {
 		t.Fatal(err)
 	}
-	lab27.Cost(r, r, nil)
+	lab27.Cost(lab27.CostRun{Report: r}, lab27.CostRun{Report: r}, nil)
 	return r
 }
 

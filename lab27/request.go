@@ -28,7 +28,7 @@ var purposes = []Purpose{PurposeFormal, PurposeStudy, PurposeCostOff, PurposeCos
 const (
 	RequestSchema   = "lab27.request/1"
 	MaxRequestLife  = 10 * time.Minute
-	maxRequestBytes = 4096
+	MaxRequestBytes = 4096 // one has 500
 )
 
 // Request asks the app for one run. The app consumes it before it starts, so that a nonce runs at most once.
@@ -123,8 +123,8 @@ func ParseRequest(data []byte) (Request, error) {
 		r Request
 		s jsonline.Scanner
 	)
-	if len(data) > maxRequestBytes {
-		return r, fmt.Errorf("lab27 request: %w: %d bytes, at most %d", Bounds, len(data), maxRequestBytes)
+	if len(data) > MaxRequestBytes {
+		return r, fmt.Errorf("lab27 request: %w: %d bytes, at most %d", Bounds, len(data), MaxRequestBytes)
 	}
 	if i := bytes.IndexFunc(data, func(c rune) bool { return c == '\\' || c > '~' }); i >= 0 {
 		return r, fmt.Errorf("lab27 request: %w: byte %d: want printable ASCII without escapes", Schema, i)
@@ -232,8 +232,8 @@ func ParseRefusal(data []byte) (Refusal, error) {
 		r Refusal
 		s jsonline.Scanner
 	)
-	if len(data) > maxRequestBytes {
-		return r, fmt.Errorf("lab27 refusal: %w: %d bytes, at most %d", Bounds, len(data), maxRequestBytes)
+	if len(data) > MaxRequestBytes {
+		return r, fmt.Errorf("lab27 refusal: %w: %d bytes, at most %d", Bounds, len(data), MaxRequestBytes)
 	}
 	err := document(&s, data, constant("schema", "lab27.refusal/1"), text("file", 64, &r.File), text("reason", 64, &r.Reason),
 		text("detail", 64, &r.Detail), integer("atUnixNs", 0, &r.AtUnixNs))

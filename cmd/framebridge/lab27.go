@@ -310,9 +310,9 @@ Exit codes: 0 complete; 1 invalid, which contradicts itself or the contract; 4 p
 			}
 			var want *lab27.Request
 			if request != "" {
-				text, err := os.ReadFile(request)
+				text, err := lab27host.ReadFile(os.DirFS(filepath.Dir(request)), filepath.Base(request), lab27.MaxRequestBytes)
 				if err != nil {
-					return fail(exitUsage, "%w", err)
+					return fail(exitUsage, "--request: %w", err)
 				}
 				r, err := lab27.ParseRequest(text)
 				if err != nil {
@@ -515,7 +515,7 @@ func printMatch(w io.Writer, v *lab27.Verdict) {
 		matched = fmt.Sprintf("%d pairs of %d frames and %d presentations in the window%s", c.Paired, c.FramesInside, c.PresentedInside, apart)
 	}
 	line("match", "%s: %s", v.Verdict, matched)
-	line("session", "%s, evidence %s", v.SessionID, v.Evidence)
+	line("evidence", "%s, of session %s", v.Evidence, v.SessionID)
 	for _, r := range v.Reasons {
 		line("reason", "%s %d", r.Reason, r.Count)
 	}
@@ -540,30 +540,41 @@ func newLab27Cost() *cobra.Command {
 		Long: `Compares two runs of the same recipe on the same phone, one with purpose cost-off and one with cost-on: CPU at most 2 percentage
 points more, footprint at most 8 MiB more, presented handlers at most 1 ms in the mean and at P95, nothing written during a run,
 a bundle of at most 2 MiB, and host processing whose time grows as the rows do. OFF and ON are sessions with a bundle, or
-bundles; this machine's part is measured with ON's.
+bundles, which do not tell the phone they are from; this machine's part is measured with ON's.
 
 Exit codes: 0 within bounds; 1 not.`,
 		Example: "  framebridge lab27 run --purpose cost-off -o off && framebridge lab27 run --purpose cost-on -o on\n  framebridge lab27 cost off on",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var dirs [2]string
+			var runs [2]lab27.CostRun
 			for i := range dirs {
 				var err error
 				if dirs[i], err = findBundle(args[i]); err != nil {
 					return err
 				}
-			}
-			off, on := lab27.Validate(os.DirFS(dirs[0]), nil), lab27.Validate(os.DirFS(dirs[1]), nil)
-			var in lab27.MatchInput
-			if dirs[1] != args[1] { // a session
-				var err error
-				if in, err = lab27host.Input(args[1], on); err != nil {
-					return fail(exitUsage, "%w", err)
+				runs[i].Report = lab27.Validate(os.DirFS(dirs[i]), nil)
+				if dirs[i] != args[i] { // a session
+					session, err := lab27host.ReadSession(args[i])
+					if err != nil {
+						return fail(exitUsage, "%w", err)
+					}
+					runs[i].Session = &session
 				}
 			}
-			host, err := lab27host.HostSamples(os.DirFS(dirs[1]), in)
-			if err != nil {
-				return fail(exitUsage, "%w", err)
+			off, on := runs[0], runs[1]
+			var host []lab27.HostSample
+			if off.State == lab27.Complete && on.State == lab27.Complete {
+				var in lab27.MatchInput
+				var err error
+				if on.Session != nil {
+					if in, err = lab27host.Input(args[1], on.Report); err != nil {
+						return fail(exitUsage, "%w", err)
+					}
+				}
+				if host, err = lab27host.HostSamples(os.DirFS(dirs[1]), in); err != nil {
+					return fail(exitUsage, "%w", err)
+				}
 			}
 			v := lab27.Cost(off, on, host)
 			if asJSON {
@@ -589,6 +600,12 @@ func printCost(w io.Writer, v *lab27.CostVerdict) {
 		}
 		fmt.Fprintf(w, "%-5s %-15s %s (required: %s)\n", word, g.Name, g.Measured, g.Required)
 	}
+	if v.SamePhone == nil {
+		fmt.Fprintln(w, "whether both ran on the same phone is not known: only sessions tell")
+	}
+	if v.Simulated {
+		fmt.Fprintln(w, "simulated, which proves nothing of a phone")
+	}
 	if v.Rehearsal {
 		fmt.Fprintln(w, "a rehearsal, which can never count")
 	}
@@ -601,9 +618,9 @@ func newLab27Study() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "study RUN...",
 		Short: "Several matched runs, on one or several devices, side by side",
-		Long: `Tabulates the verdicts of sessions (or of what lab27 match wrote) with what kept each from qualifying. Beside them stand candidates:
-intervals that Apple's own tools measured in the same runs, from an Instruments export of displayed-surfaces-interval. It
-tabulates and does not judge: each run keeps its own verdict.
+		Long: `Tabulates the verdicts of sessions, as they were sealed, or of what lab27 match wrote, with what kept each from qualifying. Beside
+them stand candidates: intervals that Apple's own tools measured in the same runs, from an Instruments export of
+displayed-surfaces-interval. It tabulates and does not judge: each run keeps its own verdict.
 
 ` + meaningHelp(),
 		Example: "  framebridge lab27 study run1 run2 -o study.md\n  framebridge lab27 study run1 --surfaces run1=displayed-surfaces.xml --json",
@@ -615,9 +632,9 @@ tabulates and does not judge: each run keeps its own verdict.
 			}
 			var runs []lab27.StudyRun
 			for _, path := range args {
-				v, err := readVerdict(path)
+				v, err := lab27host.ReadVerdict(path)
 				if err != nil {
-					return err
+					return fail(exitUsage, "%s: no match to tabulate: %w", path, err)
 				}
 				runs = append(runs, lab27.StudyRun{Session: filepath.Base(path), Match: v, Candidates: append([]lab27.Candidate{}, candidates[path]...)})
 			}
@@ -639,23 +656,6 @@ tabulates and does not judge: each run keeps its own verdict.
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this new file (default: stdout)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object instead of Markdown")
 	return cmd
-}
-
-// readVerdict reads the verdict of a session, or of a directory that lab27 match wrote.
-func readVerdict(path string) (v lab27.Verdict, err error) {
-	var text []byte
-	for _, dir := range []string{filepath.Join(path, lab27host.BundleDir), path} {
-		if text, err = os.ReadFile(filepath.Join(dir, lab27host.MatchFile)); err == nil {
-			break
-		}
-	}
-	if err == nil {
-		v, err = lab27.ParseVerdict(text)
-	}
-	if err != nil {
-		return v, fail(exitUsage, "%s: no match to tabulate: %w", path, err)
-	}
-	return v, nil
 }
 
 // readCandidates reads exports of displayed surfaces, each for one of the runs, and sums up each display's intervals.

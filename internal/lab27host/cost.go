@@ -11,7 +11,7 @@ import (
 // hostRounds is how often each part is timed; the shortest counts, since whatever else the machine did only adds.
 const hostRounds = 5
 
-// HostSamples times what this machine takes to judge and match a bundle: a quarter of its rows and of the session's frames, and all.
+// HostSamples times what this machine takes to judge and match a complete bundle: a quarter of its rows and of the session's frames, and all.
 func HostSamples(bundle fs.FS, in lab27.MatchInput) ([]lab27.HostSample, error) {
 	quarter, err := cut(bundle)
 	if err != nil {
@@ -46,7 +46,7 @@ func HostSamples(bundle fs.FS, in lab27.MatchInput) ([]lab27.HostSample, error) 
 func cut(bundle fs.FS) (fs.FS, error) {
 	less := cutBundle{bundle, map[string][]byte{}}
 	for _, name := range []string{lab27.RequestsFile, lab27.PresentedFile} {
-		text, err := fs.ReadFile(bundle, name)
+		text, err := ReadFile(bundle, name, lab27.MaxBundleBytes)
 		if err != nil {
 			return nil, err
 		}

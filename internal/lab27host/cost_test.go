@@ -1,6 +1,7 @@
 package lab27host
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -31,6 +32,14 @@ func TestHostSamplesAreOfAQuarterAndOfAll(t *testing.T) {
 	samples, err := HostSamples(bundle, lab27.MatchInput{Frames: frames})
 	if err != nil || len(samples) != 2 || samples[0].Ns < 1 || samples[1].Ns < 1 || samples[0].Rows > samples[1].Rows/4 {
 		t.Errorf("%+v, %v", samples, err)
+	}
+	bundle[lab27.PresentedFile].Data = make([]byte, lab27.MaxBundleBytes)
+	if _, err := HostSamples(bundle, lab27.MatchInput{}); err != nil {
+		t.Errorf("presentations of 2 MiB: %v", err)
+	}
+	bundle[lab27.PresentedFile].Data = make([]byte, lab27.MaxBundleBytes+1)
+	if _, err := HostSamples(bundle, lab27.MatchInput{}); !errors.Is(err, lab27.Bounds) {
+		t.Errorf("presentations of 2 MiB and a byte: %v", err)
 	}
 	delete(bundle, lab27.PresentedFile)
 	if _, err := HostSamples(bundle, lab27.MatchInput{}); err == nil {

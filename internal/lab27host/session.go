@@ -1,9 +1,12 @@
 package lab27host
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -33,6 +36,64 @@ func FindBundle(path string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s: neither a bundle of Lab27 nor a session with one", path)
+}
+
+// ReadFile reads a file whole, which may have so many bytes and no more: what others wrote may be of any length.
+func ReadFile(files fs.FS, name string, atMost int64) ([]byte, error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, atMost+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if int64(len(text)) > atMost {
+		return nil, fmt.Errorf("%s: %w: more than %d bytes", name, lab27.Bounds, atMost)
+	}
+	return text, nil
+}
+
+// ReadVerdict reads the verdict of the session at path, or one that stands in the directory path by itself. In a sealed session it must be
+// the one that was sealed.
+func ReadVerdict(path string) (v lab27.Verdict, err error) {
+	dir := filepath.Join(path, BundleDir)
+	text, err := ReadFile(os.DirFS(dir), MatchFile, lab27.MaxVerdictBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		dir = path
+		text, err = ReadFile(os.DirFS(dir), MatchFile, lab27.MaxVerdictBytes)
+	}
+	if err != nil {
+		return v, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return v, err
+	}
+	if filepath.Base(dir) == BundleDir {
+		if err := checkSealed(filepath.Dir(dir), BundleDir+"/"+MatchFile, text); err != nil {
+			return v, err
+		}
+	}
+	return lab27.ParseVerdict(text)
+}
+
+// checkSealed holds a file of a session against its manifest. Where there is none, nothing was sealed.
+func checkSealed(session, name string, text []byte) error {
+	m, err := ledger.ReadManifest(session)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", session, err)
+	}
+	sum := sha256.Sum256(text)
+	for i := range m.Files {
+		if m.Files[i].Name == name && m.Files[i].SHA256 == hex.EncodeToString(sum[:]) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %w: is not what %s was sealed with; run `framebridge verify %s`", name, lab27.Hash, session, session)
 }
 
 // life is what a session recorded in one source epoch.

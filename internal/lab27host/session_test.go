@@ -3,13 +3,16 @@ package lab27host
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/internal/sessiontest"
 	"github.com/framebridge/framebridge/lab27"
+	"github.com/framebridge/framebridge/ledger"
 )
 
 // logged is a line of an event log, as far as these tests look at it.
@@ -112,7 +115,7 @@ func TestWithoutAConnectionThereIsNothingToMatch(t *testing.T) {
 func TestASessionThatDoesNotSayWhichItIsIsNotMatched(t *testing.T) {
 	for name, text := range map[string]string{
 		"begins with damage":         "{}\n",
-		"begins with something else": `{"seq":1,"hostNs":7,"type":"source.state","payload":{"state":"connected","reason":""}}` + "\n",
+		"begins with something else": `{"seq":1,"hostNs":7,"type":"source.state","state":"connected","cause":""}` + "\n",
 		"is empty":                   "",
 	} {
 		log := filepath.Join(t.TempDir(), "events.jsonl")
@@ -142,5 +145,68 @@ func TestASessionIsABundleOnlyWithTheFilesOfOne(t *testing.T) {
 		if dir, err := FindBundle(path); err != nil || dir != bundle {
 			t.Errorf("%s: %q, %v", path, dir, err)
 		}
+	}
+}
+
+func TestAVerdictInASealedSessionIsTheOneThatWasSealed(t *testing.T) {
+	m, err := lab27.Qualify(lab27.MatchInput{Report: &lab27.Report{State: lab27.Invalid}, Session: recorded})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict, err := m.Verdict.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(dir string, text []byte) string {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, MatchFile), text, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	read := func(path string) error {
+		v, err := ReadVerdict(path)
+		if err == nil && v.SessionID != recorded.ID {
+			t.Errorf("%s: %+v", path, v)
+		}
+		return err
+	}
+	start := ledger.Start{SessionID: recorded.ID, Name: "s", Tool: ledger.Tool{Name: "framebridge", Version: "0.0.0-test"}, Host: ledger.Host{Name: "lab", OS: "linux", Arch: "amd64", CPUs: 2, PID: 7},
+		Device: ledger.Device{UDID: recorded.UDID, Simulated: true}, Evidence: ledger.EvidenceE2, Policy: adapter.PolicyP95, Clock: ledger.Clock{MonotonicNs: 5, WallNs: 6}}
+	dir := filepath.Join(t.TempDir(), "s")
+	session, err := ledger.Create(dir, 5, start, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := put(filepath.Join(dir, BundleDir), verdict)
+	if err := read(dir); err != nil {
+		t.Errorf("before the session is sealed: %v", err)
+	}
+	if _, err := session.Seal(7, ledger.StateComplete, "", nil, false); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := put(filepath.Join(t.TempDir(), "m"), verdict)
+	for _, path := range []string{dir, inside, elsewhere} {
+		if err := read(path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	put(inside, bytes.Replace(verdict, []byte(`"osVersion": ""`), []byte(`"osVersion": "18.5"`), 1))
+	for _, path := range []string{dir, inside} {
+		if err := read(path); !errors.Is(err, lab27.Hash) || !strings.Contains(err.Error(), "framebridge verify") {
+			t.Errorf("%s, altered: %v", path, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, ledger.ManifestName), []byte("{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := read(dir); err == nil {
+		t.Error("believed beside a manifest that cannot be read")
+	}
+	if err := read(put(t.TempDir(), make([]byte, lab27.MaxVerdictBytes+1))); !errors.Is(err, lab27.Bounds) {
+		t.Errorf("longer than any: %v", err)
+	}
+	if err := read(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no match: %v", err)
 	}
 }
