@@ -183,6 +183,9 @@ func TestWriteErrorAtEveryOperationLosesNoSyncedLine(t *testing.T) {
 					case errno == syscall.ENOSPC && !errors.Is(err, ErrDiskFull), errno == syscall.EROFS && !errors.Is(err, ErrReadOnly):
 						t.Errorf("%s: the error does not say so: %v", name, err)
 					}
+					if _, unsealed := os.Lstat(filepath.Join(dir, ManifestName)); (m == nil) != (unsealed != nil) {
+						t.Errorf("%s: the manifest returned is %+v, and that on disk: %v", name, m, unsealed)
+					}
 					if m == nil {
 						// What could not be sealed then is sealed when the disk is mended, unless nothing was recorded.
 						m, err = Recover(dir, Tool{}, 1)

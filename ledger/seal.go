@@ -62,8 +62,12 @@ func finishSeal(d disk, dir string, m *Manifest, known map[string]digest, compre
 	if err != nil {
 		return nil, err
 	}
-	if err := writeNew(d, dir, filepath.Join(dir, ManifestName), text, 0o444); err != nil {
-		return nil, err
+	path := filepath.Join(dir, ManifestName)
+	if err := writeNew(d, dir, path, text, 0o444); err != nil {
+		if _, missing := os.Lstat(path); missing != nil {
+			return nil, err
+		}
+		return m, err // of syncing the directory
 	}
 	return m, errors.Join(notCompressed, tidy(d, dir, m))
 }
@@ -80,6 +84,9 @@ func tidy(d disk, dir string, m *Manifest) error {
 		if err := proveHeld(dir, named, other); err != nil {
 			return fmt.Errorf("%s is not removed, since %s does not hold it: %w; put that back as it was sealed, or move this one elsewhere",
 				filepath.Join(dir, other), named.Name, err)
+		}
+		if err := d.syncDir(dir); err != nil { // whoever wrote the manifest may have died before that
+			return diskError("sync "+dir, err)
 		}
 	}
 	var errs []error

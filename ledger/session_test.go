@@ -312,6 +312,26 @@ func TestLogStaysAsItIsWhereItsCompressedCopyDoesNotReadBack(t *testing.T) {
 	}
 }
 
+// stubbornDisk keeps the mode of every file, as a mount of another owner's does.
+type stubbornDisk struct{ osDisk }
+
+func (stubbornDisk) makeReadOnly(path string) error {
+	return &os.PathError{Op: "chmod", Path: path, Err: syscall.EPERM}
+}
+
+func TestFileSystemThatKeepsModesDoesNotFailTheSealing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	s := mustCreate(t, stubbornDisk{}, dir, false)
+	m, err := s.Seal(9, StateComplete, "test", nil, false)
+	if err != nil || m == nil || m.State != StateComplete {
+		t.Errorf("sealed %+v with %v, want a complete session", m, err)
+	}
+	if _, err := recoverSession(stubbornDisk{}, dir, Tool{}, 1); !errors.Is(err, ErrSealed) {
+		t.Errorf("recover: %v, want ErrSealed", err)
+	}
+	checkSealed(t, dir)
+}
+
 func TestReasonThatIsLongAndNoUTF8CanBeSealed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	s := mustCreate(t, osDisk{}, dir, false)
