@@ -215,7 +215,7 @@ const sealMark = `,"seal":"`
 func (r *bundleReader) readSummary() {
 	data, there := r.read(SummaryFile)
 	if !there {
-		r.problem(&Problem{Kind: Unsealed, File: SummaryFile, Detail: "is not there: the app ended before it sealed the run"})
+		r.problem(r.unsealed())
 		return
 	}
 	s, p := parseSummary(&r.scanner, data)
@@ -224,6 +224,16 @@ func (r *bundleReader) readSummary() {
 		return
 	}
 	r.report.Summary = s
+}
+
+// unsealed says where a bundle without a summary ends: with the last file in the order in which the app writes them.
+func (r *bundleReader) unsealed() *Problem {
+	for _, file := range []int{1, 3, 2, 0} { // events, presented, requests, plan
+		if f := &r.found[file]; f.there {
+			return &Problem{Kind: Unsealed, File: BundleFiles[file], Byte: f.bytes, Detail: "what there is ends here, without a summary: the app ended before it sealed the run, or not all of it was fetched"}
+		}
+	}
+	return &Problem{Kind: Unsealed, File: SummaryFile, Detail: "is not there, nor is anything else"}
 }
 
 // ParseSummary reads a summary.json by itself, its seal checked: a pull needs the other files' sizes and digests.

@@ -387,10 +387,17 @@ func TestUnsealedBundleIsPartial(t *testing.T) {
 	f := newFixture(t, lab27.PurposeRehearsal, 10)
 	// In the order in which the app writes: the plan at the start, the rest when it seals.
 	files := f.files()
-	for _, name := range []string{"summary.json", "events.jsonl", "presented.jsonl", "requests.jsonl", "plan.json"} {
+	names := []string{"summary.json", "events.jsonl", "presented.jsonl", "requests.jsonl", "plan.json"}
+	for i, name := range names {
 		delete(files, name)
-		if r := lab27.Validate(files, nil); r.State != lab27.Partial || !errors.Is(r.Err(), lab27.Unsealed) {
-			t.Errorf("down to %d files: %s: %v", len(files), r.State, r.Err())
+		end, at := "summary.json", int64(0)
+		if i+1 < len(names) {
+			end = names[i+1]
+			at = int64(len(files[end].Data))
+		}
+		r := lab27.Validate(files, nil)
+		if r.State != lab27.Partial || !errors.Is(r.Err(), lab27.Unsealed) || r.ProblemCount != 1 || r.Problems[0].File != end || r.Problems[0].Byte != at {
+			t.Errorf("down to %d files: %s: %v, want it to end at byte %d of %s", len(files), r.State, r.Err(), at, end)
 		}
 	}
 }
