@@ -199,3 +199,12 @@ func TestTheFirstFrameThatCanBeJudgedTellsWhetherDisplaysAreReported(t *testing.
 		}
 	}
 }
+
+func TestALongCauseOfADisconnectionIsCut(t *testing.T) {
+	var log strings.Builder
+	r := NewRecorder(&Lines{W: &log}, adapter.New(adapter.SourceGoIOS, "", ""), nil, false)
+	r.SourceState(5, "disconnected", strings.Repeat("x", 2<<20))
+	if want := `{"seq":1,"hostNs":5,"type":"source.state","state":"disconnected","cause":"` + strings.Repeat("x", 4096) + "\"}\n"; log.String() != want {
+		t.Errorf("a line of %d bytes, want %d", log.Len(), len(want))
+	}
+}

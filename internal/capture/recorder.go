@@ -164,8 +164,12 @@ func (r *Recorder) Bridge(b p95.ClockBridge) {
 	}
 }
 
+// maxCauseBytes bounds what a source.state says of its cause: a phone's own words are in it, which could be more than a line holds.
+const maxCauseBytes = 4 << 10
+
 // SourceState writes a source.state.
 func (r *Recorder) SourceState(nowNs int64, state, cause string) {
+	cause = cause[:min(len(cause), maxCauseBytes)]
 	r.line(r.control(nowNs), &ledger.SourceState{State: state, Cause: cause})
 }
 
