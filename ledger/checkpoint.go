@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -189,6 +190,17 @@ func loadKey(dir string) (*Key, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return key, nil
+}
+
+// readPublicKey reads what stands in key.pub.
+func readPublicKey(dir string) ([]byte, error) {
+	f, err := openRegular(filepath.Join(dir, publicKeyName))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	const bound = 4096 // a key and its newline have 80 bytes
+	return io.ReadAll(io.LimitReader(f, bound))
 }
 
 func makeKey(d disk, dir string) (*Key, error) {

@@ -3,8 +3,10 @@ package ledger
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/internal/jsonline"
@@ -152,11 +154,11 @@ func appendEnd(dst []byte, v *End) []byte {
 		dst = strconv.AppendInt(dst, v.Counts[i], 10)
 	}
 	dst = append(dst, `},"extra":{`...)
-	names := make([]string, 0, len(v.Extra))
-	for name := range v.Extra {
-		names = append(names, name)
+	extra := make(map[string]int64, len(v.Extra)) // names that differ only in what is no UTF-8 are written alike
+	for name, n := range v.Extra {
+		extra[strings.ToValidUTF8(name, "\uFFFD")] += n
 	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(extra))
 	from := len(dst)
 	member := func(name string, n int64) {
 		if len(dst) > from {
@@ -171,10 +173,10 @@ func appendEnd(dst []byte, v *End) []byte {
 	for _, name := range names {
 		// 6: an escape such as \u0001 is the longest form of a byte.
 		if name == extraRest || written == maxExtraNames || len(dst)-from+6*len(name) > maxExtraBytes {
-			rest += v.Extra[name]
+			rest += extra[name]
 			continue
 		}
-		member(name, v.Extra[name])
+		member(name, extra[name])
 		written++
 	}
 	if written < len(names) {

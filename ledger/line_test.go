@@ -220,6 +220,19 @@ func TestSessionEndCanBeReadBackHoweverMuchWasCounted(t *testing.T) {
 	}
 }
 
+func TestCountsWhoseNamesAreNoUTF8AreAddedUp(t *testing.T) {
+	extra := map[string]int64{"a\xff": 1, "a\xfe": 2, "a\uFFFD": 4, "b": 8}
+	line := string(AppendLine(nil, &Event{1, 1, &End{State: StatePartial, Extra: extra}}))
+	if want := `"extra":{"a` + "\uFFFD" + `":7,"b":8}}` + "\n"; !strings.HasSuffix(line, want) {
+		t.Errorf("written %s, want …%s", line, want)
+	}
+	var p Parser
+	var e Event
+	if err := p.Parse([]byte(strings.TrimSuffix(line, "\n")), &e); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAppendingAndReadingRecordsAllocatesNothing(t *testing.T) {
 	e := Event{Seq: 812, Value: testRecord(91234567890123, 777)}
 	var line []byte

@@ -301,6 +301,16 @@ func TestRewrittenHistoryIsCaughtByACheckpointThatWasKeptElsewhere(t *testing.T)
 	foreign := filepath.Join(t.TempDir(), "ledger")
 	makeLedger(t, foreign, 12)
 	against("another ledger's", "signed with another key", foreign, VerifyOptions{Against: older})
+	for _, name := range ledgerFiles {
+		writeFile(t, filepath.Join(cut, name), nil)
+	}
+	against("wiped, with its key", "entries were cut off", cut, VerifyOptions{Against: older})
+	if err := os.Remove(filepath.Join(cut, "key.pub")); err != nil {
+		t.Fatal(err)
+	}
+	against("wiped", "no public key is here to check it with; give --key", cut, VerifyOptions{Against: older})
+	against("wiped, and no checkpoint given", "give --key", cut, VerifyOptions{Against: []byte("root:x:0:0:root:/root:/bin/bash\n")})
+	against("wiped, with the key given", "it speaks of 10 entries, and here are 0", cut, VerifyOptions{Against: older, Key: key.Public()})
 }
 
 func TestEveryChangedByteOfANamedFileIsFound(t *testing.T) {

@@ -105,7 +105,7 @@ func (v *verification) open() error {
 	var missing []string
 	// In this order, since an append goes the other way: whatever comes while this reads stands behind the last checkpoint.
 	for i, name := range []string{checkpointsName, hashesName, entriesName} {
-		f, err := os.Open(filepath.Join(v.dir, name))
+		f, err := openRegular(filepath.Join(v.dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			missing = append(missing, name)
 			f, err = os.Open(os.DevNull) // it reads as empty
@@ -157,7 +157,7 @@ func (v *verification) lookForWriter() error {
 // one changed byte in one place must not make all signatures look wrong.
 func (v *verification) chooseKey() error {
 	var candidates []string
-	public, err := os.ReadFile(filepath.Join(v.dir, publicKeyName))
+	public, err := readPublicKey(v.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -516,11 +516,15 @@ func (v *verification) trace(where, format string, args ...any) {
 
 // against compares with a checkpoint that was kept elsewhere.
 func (v *verification) against() error {
-	if v.options.Against == nil || v.key == nil {
+	if v.options.Against == nil {
 		return nil
 	}
 	n := v.tree.size
 	const where = "the checkpoint kept elsewhere"
+	if v.key == nil {
+		v.find(n, "against", where, "no public key is here to check it with; give --key")
+		return nil
+	}
 	c, err := ParseCheckpoint(v.options.Against, v.key)
 	if err != nil {
 		v.find(n, "against", where, "%v", err)

@@ -156,7 +156,7 @@ func (w *Writer) loadKey(last []byte) (err error) {
 		}
 	}
 	public := filepath.Join(w.dir, publicKeyName)
-	if text, err := os.ReadFile(public); err == nil && strings.TrimSpace(string(text)) == w.key.Public() {
+	if text, err := readPublicKey(w.dir); err == nil && strings.TrimSpace(string(text)) == w.key.Public() {
 		return nil
 	}
 	if last != nil {
