@@ -240,3 +240,22 @@ func TestLogBesideASealedOneThatHoldsSomethingElseStays(t *testing.T) {
 		t.Errorf("it holds %q", got)
 	}
 }
+
+func TestLedgerWhoseFileIsAPipeIsNotRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	makeLedger(t, dir, 2)
+	for _, name := range []string{"entries.jsonl", "hashes", "checkpoints", "key.pub", "lock"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.Rename(path, path+".moved"), syscall.Mkfifo(path, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		inTime(t, name, func() {
+			if _, err := Verify(dir, VerifyOptions{}); err == nil || !strings.Contains(err.Error(), name+": expected a regular file, found a named pipe") {
+				t.Errorf("%s: %v, want a refusal", name, err)
+			}
+		})
+		if err := os.Rename(path+".moved", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
