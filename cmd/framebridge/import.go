@@ -3,12 +3,10 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,20 +58,16 @@ offset must agree within one tick over all frames, or the import refuses.`,
 			if err != nil {
 				return fail(exitFailed, "%w", err)
 			}
-			var entered error
 			if !noLedger {
-				entered = intoLedger(root, dir, m)
+				err = intoLedger(root, dir, m)
 			}
 			if asJSON {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"dir": dir, "state": m.State, "reason": m.Reason, "evidence": m.Evidence,
+				json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"dir": dir, "state": m.State, "reason": m.Reason, "evidence": m.Evidence,
 					"frames": m.Counts[ledger.TypeRawRecord]})
 			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "session  %s\nstate    %s, %d frames, evidence %s\n", dir, stateText(m), m.Counts[ledger.TypeRawRecord], m.Evidence)
+				fmt.Fprintf(cmd.OutOrStdout(), "session  %s\nstate    %s, %d frames, evidence %s\n", dir, stateText(m), m.Counts[ledger.TypeRawRecord], m.Evidence)
 			}
-			if err != nil && !errors.Is(err, syscall.EPIPE) {
-				return errors.Join(entered, fail(exitFailed, "%w", err))
-			}
-			return entered
+			return err
 		},
 	}
 	xctrace.Flags().StringVar(&timebase, "timebase", "125/3", "the recorded device's timebase (125/3 on Apple silicon and iPhones)")

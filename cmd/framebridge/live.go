@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -73,6 +75,29 @@ func (s *screen) leave() {
 		fmt.Fprintln(s.w)
 		s.line = ""
 	}
+}
+
+// output is standard output. What could not be written there is an error of the command in the end, unless the reader went away.
+type output struct {
+	*os.File
+	mu  sync.Mutex
+	err error // the first
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.File.Write(b)
+	if err != nil && !errors.Is(err, syscall.EPIPE) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.err = cmp.Or(o.err, err)
+	}
+	return n, err
+}
+
+func (o *output) lost() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }
 
 // outliveReaders has a reader that went away end the showing, and not the making of a session.

@@ -70,7 +70,12 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
+	stdout := &output{File: os.Stdout}
+	root.SetOut(stdout)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = stdout.lost()
+	}
 	if err == nil {
 		return exitOK
 	}

@@ -565,6 +565,24 @@ func TestInterruptedReportsAndExportsLeaveNothing(t *testing.T) {
 	}
 }
 
+func TestWhatCannotBeWrittenToStdoutIsAnError(t *testing.T) {
+	dir := recordSynthetic(t, false)
+	for _, args := range [][]string{{"summary", dir}, {"summary", dir, "--json"}, {"replay", dir}, {"replay", dir, "--check"}, {"recover", dir, "--no-ledger"}, {"--help"}} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Skip("this system has no device that is always full")
+		}
+		cmd := exec.Command(binary, args...)
+		var stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &stderr
+		cmd.Run()
+		full.Close()
+		if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%s: exit code %d, %q", args[0], code, stderr.String())
+		}
+	}
+}
+
 // A session is entered into the ledger even if nobody reads what is told of it.
 func TestAReaderThatWentAwayKeepsNoSessionOutOfTheLedger(t *testing.T) {
 	file, parent, root := realRecording(t), t.TempDir(), t.TempDir()

@@ -122,6 +122,8 @@ an interval of its own. --check compares each with the recorded one and fails at
 					json.NewEncoder(out).Encode(map[string]any{"ok": false, "line": differs.Line, "seq": differs.Seq, "field": differs.Field, "got": differs.Got, "want": differs.Want})
 				}
 				return &exitError{exitMismatch, fmt.Errorf("%s: %w", args[0], err)}
+			case out.Flush() != nil:
+				return fail(exitFailed, "%w", out.Flush())
 			case err != nil:
 				return unreadable(fmt.Errorf("%s: %w", args[0], err))
 			}
