@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,8 +22,8 @@ import (
 // ErrNoRun says that the phone has no bundle of that name.
 var ErrNoRun = errors.New("no such run on the phone")
 
-// ErrOtherRun says that a directory holds another run's bundle.
-var ErrOtherRun = errors.New("holds the bundle of another run; choose another directory")
+// ErrOtherRun says that a directory holds another bundle than the one that is pulled, or files of none that can be told.
+var ErrOtherRun = errors.New("holds another bundle than this run's; choose another directory")
 
 // maxSummaryBytes bounds a summary before its own figures are known; one has 3 KB.
 const maxSummaryBytes = 64 << 10
@@ -38,7 +39,8 @@ type Pulled struct {
 
 // Pull brings a run's bundle into dir. A file gets its name only when all of it is there and its size and SHA-256 are those of the summary;
 // until then its name ends in .part. What an earlier pull brought stays, what it left half is fetched again. An unsealed run, whose app
-// ended too early, is brought as it is; a later pull may find it sealed. progress is told each file's name before it comes.
+// ended too early, is brought as it is; a later pull may find it sealed. Nothing else is replaced: dir may hold what was pulled of this run,
+// which its plan tells, or nothing by these names. progress is told each file's name before it comes.
 //
 // The summary comes first, since it vouches for the others, and gets its name last, so that its being there means that all are.
 func Pull(ctx context.Context, from device.Files, run, dir string, progress func(name string)) (*Pulled, error) {
@@ -56,7 +58,7 @@ func Pull(ctx context.Context, from device.Files, run, dir string, progress func
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDir(dir, run); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	p := &pull{from: from, run: run, dir: dir, progress: progress, result: Pulled{Run: run, Dir: dir, Files: []string{}}}
@@ -68,22 +70,27 @@ func Pull(ctx context.Context, from device.Files, run, dir string, progress func
 	return &p.result, err
 }
 
-// checkDir makes dir where it is missing, and refuses one that holds another run.
-func checkDir(dir, run string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if plan := lab27.Validate(os.DirFS(dir), nil).Plan; plan != nil && plan.Request.RunName != run {
-		return fmt.Errorf("%s, of run %s: %w", dir, plan.Request.RunName, ErrOtherRun)
-	}
-	return nil
-}
-
 type pull struct {
 	from     device.Files
 	run, dir string
 	progress func(string)
 	result   Pulled
+}
+
+// checkDir refuses a directory in which a file would be replaced that is not of this run. seals are nil for an unsealed run.
+func (p *pull) checkDir(nonce string, seals []lab27.FileSeal) error {
+	plan := lab27.Validate(os.DirFS(p.dir), nil).Plan
+	if plan != nil && plan.Request.RunName == p.run && (plan.Request.Nonce == nonce || nonce == "") {
+		return nil
+	}
+	for i, name := range lab27.BundleFiles {
+		path := filepath.Join(p.dir, name)
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || seals != nil && whole(path, seals[i]) {
+			continue
+		}
+		return fmt.Errorf("%s %w", p.dir, ErrOtherRun)
+	}
+	return nil
 }
 
 func (p *pull) sealed(ctx context.Context) error {
@@ -102,6 +109,11 @@ func (p *pull) sealed(ctx context.Context) error {
 		if all += seal.Bytes; seal.Bytes < 0 || all > lab27.MaxBundleBytes {
 			return fmt.Errorf("run %s: %w: its summary tells of %d bytes, at most %d are pulled", p.run, lab27.Bounds, all, lab27.MaxBundleBytes)
 		}
+	}
+	sum := sha256.Sum256(text.Bytes())
+	seals := append(summary.Files[:], lab27.FileSeal{Bytes: int64(text.Len()), SHA256: hex.EncodeToString(sum[:])}) // one for each of BundleFiles
+	if err := p.checkDir(summary.Nonce, seals); err != nil {
+		return err
 	}
 	for i, seal := range summary.Files {
 		name := lab27.BundleFiles[i]
@@ -122,6 +134,9 @@ func (p *pull) sealed(ctx context.Context) error {
 
 // unsealed brings what there is; nothing vouches for it.
 func (p *pull) unsealed(ctx context.Context, there []string) error {
+	if err := p.checkDir("", nil); err != nil {
+		return err
+	}
 	left := int64(lab27.MaxBundleBytes)
 	for _, name := range lab27.BundleFiles {
 		if !slices.Contains(there, name) {

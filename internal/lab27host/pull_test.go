@@ -3,6 +3,7 @@ package lab27host
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -94,6 +95,69 @@ func TestABundleIsPulledByEitherServiceAndHeldAgainstItsSummary(t *testing.T) {
 		t.Errorf("into the directory of another run: %v", err)
 	}
 	onPhoneStill(t, p, "run-2", other)
+}
+
+func TestAPullReplacesNothingThatIsNotOfItsRun(t *testing.T) {
+	p := newPhoneLab(t, "16.7")
+	bundle := p.run("run-1")
+	files := p.open(ViaAFC)
+	plan := string(bundle[lab27.PlanFile])
+	var request struct{ Request struct{ Nonce string } }
+	if err := json.Unmarshal([]byte(plan), &request); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := strings.Replace(plan, request.Request.Nonce, "00000000-0000-4000-8000-000000000000", 1)
+	unsealed := func(seal bool) { // takes the run's summary away, or puts it back
+		name := filepath.Join(p.root, "runs/run-1", lab27.SummaryFile)
+		var err error
+		if seal {
+			err = os.WriteFile(name, bundle[lab27.SummaryFile], 0o644)
+		} else {
+			err = os.Remove(name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		there    map[string]string
+		sealed   bool // is pulled
+		unsealed bool
+	}{
+		"somebody's plan":                          {map[string]string{lab27.PlanFile: "{\"milestones\":[]}\n"}, false, false},
+		"somebody's requests":                      {map[string]string{lab27.RequestsFile: "mine\n"}, false, false},
+		"somebody's summary":                       {map[string]string{lab27.SummaryFile: "{}\n"}, false, false},
+		"a run of the same name, of another phone": {map[string]string{lab27.PlanFile: elsewhere}, false, true}, // unsealed, nothing tells
+		"this run's own files, without a plan":     {map[string]string{lab27.EventsFile: string(bundle[lab27.EventsFile]), lab27.SummaryFile: string(bundle[lab27.SummaryFile])}, true, false},
+		"what was left half":                       {map[string]string{lab27.RequestsFile + unfinished: "half"}, true, true},
+		"a file of another name":                   {map[string]string{"notes.txt": "mine\n"}, true, true},
+	} {
+		for _, seal := range []bool{false, true} {
+			dir := t.TempDir()
+			for file, text := range c.there {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := c.sealed
+			if !seal {
+				unsealed(false)
+				want = c.unsealed
+			}
+			_, err := Pull(t.Context(), files, "run-1", dir, quiet)
+			if !seal {
+				unsealed(true)
+			}
+			if want && err != nil || !want && !errors.Is(err, ErrOtherRun) {
+				t.Errorf("%s, sealed %t: %v", name, seal, err)
+			}
+			for file, text := range c.there {
+				if got, err := os.ReadFile(filepath.Join(dir, file)); !want && (err != nil || string(got) != text) {
+					t.Errorf("%s, sealed %t: %s was changed", name, seal, file)
+				}
+			}
+		}
+	}
 }
 
 // cutOff ends every copy after so many bytes of all files together, as a cable does.
