@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -247,6 +248,8 @@ func pullRun(ctx context.Context, files device.Files, run, dir string, out io.Wr
 	switch {
 	case errors.Is(err, lab27host.ErrNoRun) || errors.Is(err, lab27host.ErrOtherRun):
 		return fail(exitUsage, "%w", err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return fail(exitUsage, "%w; give a directory with -o", err)
 	case errors.Is(err, lab27.Hash):
 		return fail(exitMismatch, "%w", err)
 	case errors.Is(err, context.Canceled):

@@ -384,6 +384,45 @@ func TestWhatKeepsARunFromStartingIsNamedWithItsRemedy(t *testing.T) {
 	}
 	time.Sleep(4 * time.Second)
 	must(t, "lab27", "pull", request.RunName, "--udid", udid, "-o", dir)
+	// The same command again finds all of it, and goes on where it was interrupted.
+	if e := must(t, "lab27", "pull", request.RunName, "--udid", udid, "-o", dir); !strings.Contains(e.stdout, "summary.json") {
+		t.Errorf("pull once more: %s", e.stdout)
+	}
+	sealed, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"presented.jsonl", "summary.json"} {
+		if err := os.Rename(filepath.Join(dir, name), filepath.Join(dir, name+".part")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := command(t, "lab27", "check", dir); e.code != exitPartial || !strings.Contains(e.stdout, "nothing tells how many were presented") {
+		t.Errorf("check of an interrupted pull: %d %s", e.code, e.stdout)
+	}
+	var bundle map[string]any
+	if err := json.Unmarshal([]byte(command(t, "lab27", "check", dir, "--json").stdout), &bundle); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"presented", "dropped", "outstanding", "tail"} {
+		if value, told := bundle[name]; !told || value != nil {
+			t.Errorf("%s of a bundle without a summary: %v", name, value)
+		}
+	}
+	must(t, "lab27", "pull", request.RunName, "--udid", udid, "-o", dir)
+	if text, err := os.ReadFile(filepath.Join(dir, "summary.json")); err != nil || !bytes.Equal(text, sealed) {
+		t.Errorf("pull after an interruption: %v", err)
+	}
+	// A session is no bundle, and nothing is left where none was matched.
+	t.Chdir(t.TempDir())
+	for _, args := range [][]string{{"lab27", "check"}, {"lab27", "match"}} {
+		if e := command(t, append(args, filepath.Join(root, l.udids[0]))...); e.code != exitUsage || !strings.Contains(e.stderr, "neither a bundle of Lab27 nor a session with one") {
+			t.Errorf("%s of a session without a bundle: %d %s", args[1], e.code, e.stderr)
+		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
 	asked := filepath.Join(root, "request.json")
 	if err := os.WriteFile(asked, []byte(sent), 0o644); err != nil {
 		t.Fatal(err)
@@ -466,32 +505,58 @@ func TestACableThatIsPulledDuringARunLeavesItsLogToBeFetchedAndItsMatchUnqualifi
 	}
 }
 
+// runOf is the name of a session's run.
+func runOf(t *testing.T, session string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(session, "lab27", "plan.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan struct{ Request struct{ RunName string } }
+	if err := json.Unmarshal(text, &plan); err != nil {
+		t.Fatal(err)
+	}
+	return plan.Request.RunName
+}
+
 func TestCostAndStudyOfRuns(t *testing.T) {
 	l := startLab27(t, "16.7", "16.7")
 	root := t.TempDir()
 	off, on := filepath.Join(root, "off"), filepath.Join(root, "on")
-	var all sync.WaitGroup
-	for i, dir := range []string{off, on} {
-		all.Go(func() {
-			e := command(t, "lab27", "run", "--udid", l.udids[i], "--purpose", []string{"cost-off", "cost-on"}[i], "--permille", "30", "-o", dir, "--json")
-			if r := lastResult(t, e); e.code != exitOK || (r.Match == nil) != (dir == off) {
-				t.Errorf("%s: exit code %d, %+v\n%s", dir, e.code, r, e.stderr)
-			}
-		})
+	another := filepath.Join(root, "another") // another phone's
+	run := func(udid, purpose, dir string) {
+		e := command(t, "lab27", "run", "--udid", udid, "--purpose", purpose, "--permille", "30", "-o", dir, "--json")
+		if r := lastResult(t, e); e.code != exitOK || (r.Match == nil) != (dir == off) {
+			t.Errorf("%s: exit code %d, %+v\n%s", dir, e.code, r, e.stderr)
+		}
 	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		run(l.udids[0], "cost-off", off)
+		run(l.udids[0], "cost-on", on)
+	})
+	all.Go(func() { run(l.udids[1], "cost-on", another) })
 	all.Wait()
 	if t.Failed() {
 		return
 	}
 	var verdict struct {
-		Pass, Rehearsal bool
-		Gates           []struct {
+		Pass, Rehearsal, Simulated bool
+		SamePhone                  *bool
+		Gates                      []struct {
 			Name string
 			Pass bool
 		}
 	}
-	if err := json.Unmarshal([]byte(must(t, "lab27", "cost", off, on, "--json").stdout), &verdict); err != nil || !verdict.Pass || !verdict.Rehearsal || len(verdict.Gates) != 11 {
+	if err := json.Unmarshal([]byte(must(t, "lab27", "cost", off, on, "--json").stdout), &verdict); err != nil || !verdict.Pass || !verdict.Rehearsal || !verdict.Simulated ||
+		verdict.SamePhone == nil || !*verdict.SamePhone || len(verdict.Gates) != 12 {
 		t.Errorf("%v, %+v", err, verdict)
+	}
+	if e := command(t, "lab27", "cost", off, another); e.code != exitMismatch || !strings.Contains(e.stdout, "FAIL  same-phone") {
+		t.Errorf("of two phones: %d\n%s", e.code, e.stdout)
+	}
+	if e := must(t, "lab27", "cost", off, filepath.Join(another, "lab27")); !strings.Contains(e.stdout, "same phone is not known") || !strings.Contains(e.stdout, "simulated") {
+		t.Errorf("of a bundle: %s", e.stdout)
 	}
 	if e := command(t, "lab27", "cost", on, off); e.code != exitMismatch || !strings.Contains(e.stdout, "FAIL  purposes") {
 		t.Errorf("the wrong way round: %d\n%s", e.code, e.stdout)
@@ -510,15 +575,19 @@ func TestCostAndStudyOfRuns(t *testing.T) {
 	var study struct {
 		Meaning string
 		Runs    []struct {
-			Session    string
-			Match      struct{ Qualified bool }
+			Session string
+			Match   struct {
+				Qualified, Simulated bool
+				SessionID, Evidence  string
+			}
 			Candidates []struct {
 				Name      string
 				Intervals int
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(must(t, args...).stdout), &study); err != nil || len(study.Runs) != 1 || !study.Runs[0].Match.Qualified || study.Runs[0].Session != "on" || study.Meaning == "" {
+	if err := json.Unmarshal([]byte(must(t, args...).stdout), &study); err != nil || len(study.Runs) != 1 || !study.Runs[0].Match.Qualified || !study.Runs[0].Match.Simulated || study.Runs[0].Match.Evidence != "E2" ||
+		len(study.Runs[0].Match.SessionID) != 36 || study.Runs[0].Session != "on" || study.Meaning == "" {
 		t.Errorf("%v, %+v", err, study)
 	}
 	if err == nil && (len(study.Runs[0].Candidates) != 1 || study.Runs[0].Candidates[0].Name != "displayed-surfaces-interval, Display 1" || study.Runs[0].Candidates[0].Intervals != 12) {
@@ -533,6 +602,9 @@ func TestCostAndStudyOfRuns(t *testing.T) {
 		args []string
 		want string
 	}{
+		"a request of any length":              {[]string{"lab27", "check", on, "--request", "/dev/zero"}, "more than 4096 bytes"},
+		"a pull to a file":                     {[]string{"lab27", "pull", runOf(t, on), "--udid", l.udids[0], "-o", page}, "give a directory"},
+		"a pull below a file":                  {[]string{"lab27", "pull", runOf(t, on), "--udid", l.udids[0], "-o", filepath.Join(page, "x")}, "give a directory"},
 		"a study of a session without a match": {[]string{"lab27", "study", off}, "no match to tabulate"},
 		"a report that is there":               {[]string{"lab27", "study", on, "-o", page}, "give another name"},
 		"a report into a session":              {[]string{"lab27", "study", on, "-o", filepath.Join(on, "study.md")}, "is a session's directory"},
@@ -550,6 +622,14 @@ func TestCostAndStudyOfRuns(t *testing.T) {
 		if e := command(t, c.args...); e.code != exitUsage || !strings.Contains(e.stderr, c.want) || strings.Count(strings.TrimSpace(e.stderr), "\n") > 0 {
 			t.Errorf("%s: exit code %d, %q; want 2 and one line with %q", name, e.code, e.stderr, c.want)
 		}
+	}
+	// A verdict that was altered in a sealed session is not tabulated.
+	verdictFile := filepath.Join(another, "lab27", "match.json")
+	if text, err := os.ReadFile(verdictFile); err != nil || os.WriteFile(verdictFile, bytes.Replace(text, []byte("cost-on-"), []byte("cost-up-"), 1), 0o644) != nil {
+		t.Fatal(err)
+	}
+	if e := command(t, "lab27", "study", another); e.code != exitUsage || !strings.Contains(e.stderr, "framebridge verify") {
+		t.Errorf("study of an altered verdict: %d %s", e.code, e.stderr)
 	}
 	written := filepath.Join(root, "request.json")
 	must(t, "lab27", "request", "-o", written, "--purpose", "rehearsal", "--permille", "10")
