@@ -126,7 +126,7 @@ const (
 )
 
 // ErrNoKey says that a ledger's private key is not where it was made, and was not given.
-var ErrNoKey = errors.New("the ledger's key is not here; give it with --key")
+var ErrNoKey = errors.New("the ledger's key is not here; say which file has it with FRAMEBRIDGE_LEDGER_KEY")
 
 // Key is a ledger's private key.
 type Key struct {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // ErrNoLedger says that there is no ledger in a directory.
@@ -85,6 +86,29 @@ func ReadEntry(dir string, n int64) (e Entry, line []byte, err error) {
 			return Entry{}, nil, entries.fault(FaultRejected, err)
 		}
 		return e, append([]byte(nil), line...), nil
+	}
+}
+
+// EntryNaming finds the first entry of the ledger in dir that names a file with that SHA-256, in hex. Lines that are no entries are
+// read past: Verify finds them.
+func EntryNaming(dir, sha256 string) (number int64, ok bool, err error) {
+	entries, err := OpenEntries(dir)
+	if err != nil {
+		return 0, false, err
+	}
+	defer entries.Close()
+	for {
+		e, err := entries.Next()
+		var bad *LineError
+		switch {
+		case errors.Is(err, io.EOF):
+			return 0, false, nil
+		case errors.As(err, &bad):
+		case err != nil:
+			return 0, false, err
+		case slices.ContainsFunc(e.Files, func(f NamedFile) bool { return f.SHA256 == sha256 }):
+			return e.Number, true, nil
+		}
 	}
 }
 

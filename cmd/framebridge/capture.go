@@ -64,7 +64,7 @@ something happens, long frame times are idleness, not jank: hitches tell those a
 			if result == nil || result.Manifest == nil || noLedger {
 				return err
 			}
-			return errors.Join(err, intoLedger(root, o.Dir, result.Manifest))
+			return errors.Join(err, intoLedger(root, o.Dir, false))
 		},
 	}
 	f := cmd.Flags()
@@ -86,7 +86,7 @@ something happens, long frame times are idleness, not jank: hitches tell those a
 
 const rootHelp = "where sessions are kept (default: $FRAMEBRIDGE_ROOT, else ~/.local/share/framebridge)"
 
-const noLedgerHelp = "do not enter the sealed session into the ledger of its root"
+const noLedgerHelp = "do not enter the sealed session into the ledger of its root (whose key is its own, or in the file $" + keyVariable + ")"
 
 // checkLedger opens the root's ledger before a recording, so that what is wrong with it shows while there is nothing to lose.
 func checkLedger(ctx context.Context, rootFlag string) error {
@@ -100,14 +100,15 @@ func checkLedger(ctx context.Context, rootFlag string) error {
 	return nil
 }
 
-// intoLedger enters a sealed session into the ledger of its root. It has a moment even after Ctrl-C: the session is worth naming.
-func intoLedger(rootFlag, dir string, m *ledger.Manifest) error {
+// intoLedger enters a sealed session into the ledger of its root, with mayBeThere unless an entry names it already. It has a moment even
+// after Ctrl-C: the session is worth naming.
+func intoLedger(rootFlag, dir string, mayBeThere bool) error {
 	root, err := sessionRoot(rootFlag)
 	if err != nil {
 		return err
 	}
-	if err := recordSession(context.Background(), root, dir); err != nil {
-		return fmt.Errorf("%s is sealed, but not in the ledger: %w", dir, err)
+	if err := recordSession(context.Background(), root, dir, mayBeThere); err != nil {
+		return fmt.Errorf("%s is sealed, but not in the ledger: %w — mend that and run `framebridge recover %s`", dir, err, dir)
 	}
 	return nil
 }

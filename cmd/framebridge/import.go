@@ -59,7 +59,7 @@ offset must agree within one tick over all frames, or the import refuses.`,
 				return fail(exitFailed, "%w", err)
 			}
 			if !noLedger {
-				err = intoLedger(root, dir, m)
+				err = intoLedger(root, dir, false)
 			}
 			if asJSON {
 				json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"dir": dir, "state": m.State, "reason": m.Reason, "evidence": m.Evidence,

@@ -64,7 +64,7 @@ is missing or refuses, with the remedy; 4 interrupted, or the run ended early: w
 			if result == nil || result.Recording == nil || result.Recording.Manifest == nil || noLedger {
 				return err
 			}
-			return errors.Join(err, intoLedger(root, o.Dir, result.Recording.Manifest))
+			return errors.Join(err, intoLedger(root, o.Dir, false))
 		},
 	}
 	target.flags(cmd)

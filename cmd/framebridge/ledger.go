@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/framebridge/framebridge/internal/hostclock"
+	"github.com/framebridge/framebridge/internal/input"
 	"github.com/framebridge/framebridge/ledger"
 )
 
@@ -27,7 +28,10 @@ func newLedger() *cobra.Command {
 		Long: `The ledger of a root names every sealed session that capture and import made there, by the SHA-256 of its manifest, which
 names the rest. Each entry is a leaf of a Merkle tree, and each append ends with a signed checkpoint of the whole. Whoever keeps
 a checkpoint elsewhere can prove later that nothing before it was changed (ledger verify --against), and a third party can check
-one entry with the public key alone (ledger prove, verify-proof).`,
+one entry with the public key alone (ledger prove, verify-proof).
+
+The key that signs is made on first use. One that is kept elsewhere is given to every command that appends (capture, import,
+recover and lab27 run too) by $` + keyVariable + `: the name of a file that holds it.`,
 	}
 	cmd.PersistentFlags().StringVar(&root, "root", "", rootHelp)
 	dir := func() (string, error) {
@@ -41,16 +45,24 @@ one entry with the public key alone (ledger prove, verify-proof).`,
 // lockPatience is how long a command waits for another one that is writing: an append takes milliseconds.
 const lockPatience = 10 * time.Second
 
-// withWriter opens the ledger for appending, waiting for another writer to finish.
-func withWriter(ctx context.Context, dir, keyFile string, append func(*ledger.Writer) error) error {
+// keyVariable names the file with the private key of the ledger, for every command that appends to one.
+const keyVariable = "FRAMEBRIDGE_LEDGER_KEY"
+
+// withWriter opens the ledger for appending, waiting for another writer to finish. It signs with the key in the file that the flag --key
+// names, else the environment, else with the ledger's own.
+func withWriter(ctx context.Context, dir, keyFlag string, append func(*ledger.Writer) error) error {
 	options := ledger.Options{Tool: tool, SourceDigest: sourceDigest}
+	keyFile, from := keyFlag, "--key"
+	if keyFile == "" {
+		keyFile, from = os.Getenv(keyVariable), "$"+keyVariable
+	}
 	if keyFile != "" {
-		text, err := os.ReadFile(keyFile)
+		text, err := readSmall(ctx, keyFile)
 		if err != nil {
-			return fail(exitUsage, "--key: %w", err)
+			return fail(exitUsage, "%s: %w", from, err)
 		}
 		if options.Key, err = ledger.ParseKey(string(text)); err != nil {
-			return fail(exitUsage, "--key %s: %w", keyFile, err)
+			return fail(exitUsage, "%s %s: %w", from, keyFile, err)
 		}
 	}
 	for deadline := time.Now().Add(lockPatience); ; {
@@ -86,14 +98,24 @@ func newEntry(kind ledger.Kind, evidence ledger.Evidence, body any) (ledger.Entr
 	return ledger.Entry{Kind: kind, WallNs: time.Now().UnixNano(), MonotonicNs: hostclock.NowNs(), Evidence: evidence, Body: text}, err
 }
 
-// recordSession puts a sealed session into the ledger of its root.
-func recordSession(ctx context.Context, root, dir string) error {
+// recordSession puts a sealed session into the ledger of its root, with mayBeThere unless an entry names it already.
+func recordSession(ctx context.Context, root, dir string, mayBeThere bool) error {
 	e, err := ledger.SessionEntry(root, dir)
 	if err != nil {
 		return fail(exitFailed, "%w", err)
 	}
 	e.WallNs, e.MonotonicNs = time.Now().UnixNano(), hostclock.NowNs()
 	return withWriter(ctx, ledger.Dir(root), "", func(w *ledger.Writer) error {
+		if mayBeThere {
+			n, named, err := ledger.EntryNaming(ledger.Dir(root), e.Files[0].SHA256)
+			if err != nil {
+				return fail(exitFailed, "%w", err)
+			}
+			if named {
+				fmt.Fprintf(stderr, "entry %d of the ledger in %s names it already\n", n, ledger.Dir(root))
+				return nil
+			}
+		}
 		n, err := w.Append(e)
 		if err != nil {
 			return fail(exitFailed, "%w", err)
@@ -118,7 +140,7 @@ func newLedgerInit(dir func() (string, error)) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "file with the private key to sign with (default: the ledger's own, made on first use)")
+	cmd.Flags().StringVar(&key, "key", "", "file with the private key to sign with (default: $"+keyVariable+", else the ledger's own, made on first use)")
 	return cmd
 }
 
@@ -145,7 +167,7 @@ func newLedgerNote(dir func() (string, error)) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "file with the private key to sign with (default: the ledger's own)")
+	cmd.Flags().StringVar(&key, "key", "", "file with the private key to sign with (default: $"+keyVariable+", else the ledger's own)")
 	return cmd
 }
 
@@ -242,12 +264,12 @@ from the true one.`,
 			}
 			o := ledger.VerifyOptions{Jobs: jobs}
 			if against != "" {
-				if o.Against, err = os.ReadFile(against); err != nil {
+				if o.Against, err = readSmall(cmd.Context(), against); err != nil {
 					return fail(exitUsage, "--against: %w", err)
 				}
 			}
 			if key != "" {
-				if o.Key, err = readKey(key); err != nil {
+				if o.Key, err = readKey(cmd.Context(), key); err != nil {
 					return err
 				}
 			}
@@ -347,7 +369,7 @@ func newVerifyProof() *cobra.Command {
 			if key == "" {
 				return fail(exitUsage, "which key? give the ledger's public key, or a file with it: --key")
 			}
-			text, err := readKey(key)
+			text, err := readKey(cmd.Context(), key)
 			if err != nil {
 				return err
 			}
@@ -355,7 +377,7 @@ func newVerifyProof() *cobra.Command {
 			if err != nil {
 				return fail(exitUsage, "--key: %w", err)
 			}
-			proof, err := os.ReadFile(args[0])
+			proof, err := readSmall(cmd.Context(), args[0])
 			if err != nil {
 				return fail(exitUsage, "%w", err)
 			}
@@ -375,14 +397,31 @@ func newVerifyProof() *cobra.Command {
 	return cmd
 }
 
+// maxSmallBytes bounds keys, checkpoints and proofs. A proof holds one entry, of 1 MiB at most.
+const maxSmallBytes = 2 << 20
+
+// readSmall reads a key, a checkpoint or a proof, from a pipe too.
+func readSmall(ctx context.Context, path string) ([]byte, error) {
+	f, err := input.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSmallBytes+1))
+	if err == nil && len(text) > maxSmallBytes {
+		err = fmt.Errorf("%s: expected at most %d bytes, found more", path, maxSmallBytes)
+	}
+	return text, err
+}
+
 // readKey takes a public key as such, or the name of a file that holds it.
-func readKey(arg string) (string, error) {
+func readKey(ctx context.Context, arg string) (string, error) {
 	if strings.Contains(arg, "+") {
 		if _, err := ledger.ParsePublicKey(arg); err == nil {
 			return arg, nil
 		}
 	}
-	text, err := os.ReadFile(arg)
+	text, err := readSmall(ctx, arg)
 	if err != nil {
 		return "", fail(exitUsage, "--key: neither a public key nor a file with one: %w", err)
 	}

@@ -156,7 +156,7 @@ func newRecover() *cobra.Command {
 		Use:   "recover DIR",
 		Short: "Seal a session whose recorder was killed",
 		Long: `Seals as partial a session that a killed process or a power cut left open. Every whole line is kept; the manifest names the
-byte at which a torn last line began.`,
+byte at which a torn last line began. A session that is sealed already gets the entry in the ledger that it may lack.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[0])
@@ -176,10 +176,10 @@ byte at which a torn last line began.`,
 			} else {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s is sealed: %s\n", dir, stateText(m))
 			}
-			if already || noLedger {
+			if noLedger {
 				return nil
 			}
-			return intoLedger(root, dir, m)
+			return intoLedger(root, dir, already)
 		},
 	}
 	cmd.Flags().StringVar(&root, "root", "", rootHelp)
