@@ -93,6 +93,70 @@ func TestSealedSessionsGoIntoTheLedgerAndCanBeProved(t *testing.T) {
 	}
 }
 
+func TestKeyFromOutsideSignsWhateverAppends(t *testing.T) {
+	root, away := t.TempDir(), t.TempDir()
+	t.Setenv("FRAMEBRIDGE_ROOT", root)
+	must(t, "ledger", "init")
+	key, dir := filepath.Join(away, "key"), filepath.Join(away, "demo")
+	must(t, "demo", "--duration", "2s", "-o", dir)
+	if err := os.Rename(filepath.Join(root, "ledger", "key"), key); err != nil {
+		t.Fatal(err)
+	}
+	if e := command(t, "recover", dir); e.code != exitFailed || !strings.Contains(e.stderr, "say which file has it with FRAMEBRIDGE_LEDGER_KEY") || !strings.Contains(e.stderr, "framebridge recover "+dir) {
+		t.Errorf("without the key: exit code %d, %s", e.code, e.stderr)
+	}
+	t.Setenv("FRAMEBRIDGE_LEDGER_KEY", filepath.Join(away, "nothing"))
+	if e := command(t, "recover", dir); e.code != exitUsage || !strings.Contains(e.stderr, "$FRAMEBRIDGE_LEDGER_KEY: open ") {
+		t.Errorf("a file that is not there: exit code %d, %s", e.code, e.stderr)
+	}
+	t.Setenv("FRAMEBRIDGE_LEDGER_KEY", key)
+	must(t, "recover", dir)
+	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
+	must(t, "capture", "--bundle", "com.example.app", "--duration", "1s")
+	must(t, "ledger", "append-note", "signed from outside")
+	if e := must(t, "ledger", "verify"); !strings.Contains(e.stdout, "4 entries") {
+		t.Errorf("verify: %s, want 4 entries: the opening, the demo, the capture and the note", e.stdout)
+	}
+	if _, err := os.Stat(filepath.Join(root, "ledger", "key")); err == nil {
+		t.Error("the key from outside was kept in the ledger")
+	}
+}
+
+func TestSealedSessionThatTheLedgerLacksGetsItsEntryOnce(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "sessions", "demo")
+	t.Setenv("FRAMEBRIDGE_ROOT", root)
+	must(t, "demo", "--duration", "2s", "-o", dir)
+	must(t, "recover", dir, "--no-ledger")
+	if e := command(t, "ledger", "log"); e.code != exitUsage {
+		t.Fatalf("there is a ledger, so that this test shows nothing: %s", e.stdout)
+	}
+	if e := must(t, "recover", dir); !strings.Contains(e.stdout, "sealed already") || !strings.Contains(e.stderr, "entry 1 of the ledger") {
+		t.Errorf("recover: %s%s", e.stdout, e.stderr)
+	}
+	if e := must(t, "recover", dir); !strings.Contains(e.stderr, "entry 1 of the ledger in "+filepath.Join(root, "ledger")+" names it already") {
+		t.Errorf("recover again: %s%s", e.stdout, e.stderr)
+	}
+	if e := must(t, "ledger", "log"); strings.Count(e.stdout, "\n") != 2 || !strings.Contains(e.stdout, "round.session") {
+		t.Errorf("log:\n%s", e.stdout)
+	}
+}
+
+func TestWhatIsTooLongForAProofIsNotReadToItsEnd(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("FRAMEBRIDGE_ROOT", root)
+	must(t, "ledger", "init")
+	for _, args := range [][]string{
+		{"verify-proof", "/dev/zero", "--key", filepath.Join(root, "ledger", "key.pub")},
+		{"verify-proof", "/dev/null", "--key", "/dev/zero"},
+		{"ledger", "verify", "--against", "/dev/zero"},
+	} {
+		if e := command(t, args...); e.code != exitUsage || !strings.Contains(e.stderr, "/dev/zero: expected at most 2097152 bytes") {
+			t.Errorf("%s: exit code %d, %s", args, e.code, e.stderr)
+		}
+	}
+}
+
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

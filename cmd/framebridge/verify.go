@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
 
 	"github.com/framebridge/framebridge/internal/input"
@@ -141,8 +140,10 @@ type verification struct {
 	Hashes    hashCheck   `json:"hashes"`
 	Oracle    oracleCheck `json:"oracle"`
 	Replay    replayCheck `json:"replay"`
-	Proved    []string    `json:"proved"`
-	NotProved []string    `json:"notProved"`
+	// Unfinished is why the log of a damaged session could not be checked to its end.
+	Unfinished string   `json:"unfinished,omitempty"`
+	Proved     []string `json:"proved"`
+	NotProved  []string `json:"notProved"`
 }
 
 type hashCheck struct {
@@ -183,68 +184,50 @@ type replayCheck struct {
 	Findings     []string `json:"findings"`
 }
 
-// verifySession makes the three checks; the oracle runs beside the other two. An error means that they could not be made.
+// verifySession makes the three checks; the oracle runs beside the other two. An error means that they could not be made, and that the
+// hashes do not tell why.
 func verifySession(ctx context.Context, dir, oracle string, progress *progress) (*verification, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
 	v := &verification{Session: dir}
-	text, err := openText(dir)
-	if err != nil {
-		return nil, err
-	}
-	counted := &countingReader{Reader: text}
+	counted := &countingReader{}
 	asked := make(chan error, 1)
-	go func() {
-		defer text.Close()
-		asked <- v.Oracle.ask(ctx, oracle, counted)
-	}()
+	lines, unread := ledger.OpenLines(dir)
+	if unread == nil {
+		counted.Reader = lines
+		go func() {
+			defer lines.Close()
+			asked <- v.Oracle.ask(asking, oracle, counted)
+		}()
+	} else {
+		asked <- unread
+	}
 	show := func(doing string, done int64) {
 		progress.show("%s %d MB; oracle %d MB of lines", doing, done>>20, counted.bytes.Load()>>20)
 	}
-	err = errors.Join(v.hashes(dir, show), v.Replay.run(ctx, dir, show))
-	if err != nil {
-		cancel()
+	err := v.hashes(dir, show)
+	if err == nil && unread == nil {
+		unread = v.Replay.run(ctx, dir, show)
 	}
-	err = errors.Join(err, wait(asked, func() { show("hashes and replay done,", v.Hashes.Bytes) }))
-	if err != nil {
-		return nil, err
+	if err != nil || unread != nil {
+		stop()
 	}
-	if o, r := &v.Oracle, &v.Replay; o.Records != r.Records || o.Publications != r.Publications {
+	stopped := wait(asked, func() { show("hashes and replay done,", v.Hashes.Bytes) })
+	if unread == nil {
+		unread = stopped
+	}
+	if err = errors.Join(err, unread); err != nil {
+		if v.Hashes.OK || v.Hashes.Findings == nil || ctx.Err() != nil {
+			return nil, err
+		}
+		v.Unfinished, v.Oracle.OK = err.Error(), false
+	} else if o, r := &v.Oracle, &v.Replay; o.Records != r.Records || o.Publications != r.Publications {
 		r.OK = false
 		r.Findings = append(r.Findings, fmt.Sprintf("it saw %d records and %d publications, the oracle %d and %d", r.Records, r.Publications, o.Records, o.Publications))
 	}
 	v.OK = v.Hashes.OK && v.Oracle.OK && v.Replay.OK
 	v.judge()
 	return v, nil
-}
-
-// openText opens a session's lines as they were written.
-func openText(dir string) (io.ReadCloser, error) {
-	f, err := os.Open(filepath.Join(dir, ledger.EventsName))
-	if !errors.Is(err, os.ErrNotExist) {
-		return f, err
-	}
-	if f, err = os.Open(filepath.Join(dir, ledger.CompressedName)); err != nil {
-		return nil, err
-	}
-	d, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{d, closers{d.IOReadCloser(), f}}, nil
-}
-
-type closers []io.Closer
-
-func (list closers) Close() (err error) {
-	for _, c := range list {
-		err = errors.Join(err, c.Close())
-	}
-	return err
 }
 
 // countingReader says how far a reading in another goroutine has come.
@@ -345,10 +328,14 @@ func (v *verification) judge() {
 	}
 	say(v.Hashes.OK, "no byte of the session has changed since it was sealed, if the manifest has not",
 		"that the files are those that were sealed: they are not")
+	figures, publications := "the oracle computes others from the native integers", "the recorded events give others"
+	if v.Unfinished != "" {
+		figures, publications = "the oracle did not get to their end", "the replay did not get to their end"
+	}
 	say(v.Oracle.OK, "every publication, and every record's presentation, frame time, lifetime, refresh multiple and quality, follow from the native integers",
-		"the figures: the oracle computes others from the native integers")
+		"the figures: "+figures)
 	say(v.Replay.OK, "the window of this program computes the same publications from the recorded events",
-		"the publications: the recorded events give others")
+		"the publications: "+publications)
 	v.NotProved = append(v.NotProved,
 		"that manifest and session were not replaced together: `framebridge ledger verify` knows the manifest's hash",
 		"that the native integers are when frames reached the glass: this is arithmetic and a chain of data, not physical truth")
@@ -366,6 +353,9 @@ func (v *verification) print(w io.Writer) error {
 	line("oracle", "%s  %d records and %d publications computed from native integers, %d figures compared", verdict[v.Oracle.OK], v.Oracle.Records, v.Oracle.Publications, v.Oracle.Compared)
 	line("replay", "%s  %d publications computed by this program's own window", verdict[v.Replay.OK], v.Replay.Publications)
 	v.printFindings(&b)
+	if v.Unfinished != "" {
+		line("unfinished", "%s", v.Unfinished)
+	}
 	for i, p := range v.Proved {
 		line(first(i, "proved"), "%s", p)
 	}
@@ -379,6 +369,10 @@ func (v *verification) print(w io.Writer) error {
 		} else {
 			partly = append(partly, g.Fields)
 		}
+	}
+	if v.Unfinished != "" {
+		_, err := w.Write(b.Bytes())
+		return err // the oracle did not tell which fields it takes as given
 	}
 	fmt.Fprintf(&b, "\nonly the hashes protect these, since nothing else in the session tells them again:\n")
 	printFields(&b, never)

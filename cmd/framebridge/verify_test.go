@@ -161,6 +161,21 @@ func verifyTrouble(t *testing.T, dir string) {
 	}
 	expect("a file more", command(t, "verify", replaced), exitMismatch, "notes.txt: the manifest does not name it", "oracle     ok")
 
+	// What a damaged log is, the hashes say also where nothing else can read it.
+	cut := copySession(t, dir)
+	if err := os.Truncate(filepath.Join(cut, ledger.EventsName), 0); err != nil {
+		t.Fatal(err)
+	}
+	expect("an empty log", command(t, "verify", cut), exitMismatch, "events.jsonl: expected ", " bytes, found 0", "unfinished ", "did not get to their end")
+	if err := os.Remove(filepath.Join(cut, ledger.EventsName)); err != nil {
+		t.Fatal(err)
+	}
+	expect("no log", command(t, "verify", cut), exitMismatch, "events.jsonl: the manifest names it, and it is not there", "unfinished open event log")
+	if err := os.Symlink(filepath.Join(dir, ledger.EventsName), filepath.Join(cut, ledger.EventsName)); err != nil {
+		t.Fatal(err)
+	}
+	expect("a log elsewhere", command(t, "verify", cut), exitMismatch, "events.jsonl: expected files and directories only, found a symbolic link")
+
 	// The program alone, without its oracle anywhere.
 	alone := filepath.Join(t.TempDir(), "framebridge")
 	program, err := os.ReadFile(binary)
@@ -388,6 +403,53 @@ func recordLong(t *testing.T, dir string, seconds int, compress bool) (records i
 		t.Fatal(err)
 	}
 	return rec.Totals().Frames
+}
+
+func TestVerifyOfACompressedSessionSeesWhatStandsBesideItAndWhereItEnds(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sealed")
+	recordLong(t, dir, 3, true)
+	if v := verifies(t, dir); v.Oracle.Publications != 3 {
+		t.Errorf("%d publications, want 3", v.Oracle.Publications)
+	}
+	lines, err := ledger.OpenLines(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(lines)
+	if err = errors.Join(err, lines.Close()); err != nil {
+		t.Fatal(err)
+	}
+	forged := filepath.Join(t.TempDir(), "forged.jsonl")
+	write(t, forged, strings.Replace(string(text), `"valueMs":8.`, `"valueMs":9.`, 1))
+	beside := copySession(t, dir)
+	if err := os.Symlink(forged, filepath.Join(beside, ledger.EventsName)); err != nil {
+		t.Fatal(err)
+	}
+	e := command(t, "verify", beside)
+	for _, word := range []string{"events.jsonl: expected files and directories only, found a symbolic link", "oracle     ok", "replay     ok"} {
+		if e.code != exitMismatch || !strings.Contains(e.stdout, word) {
+			t.Errorf("a forged log beside it: exit code %d, want %q in\n%s%s", e.code, word, e.stdout, e.stderr)
+		}
+	}
+	must(t, "replay", beside, "--check")
+	if e := command(t, "replay", forged, "--check"); e.code != exitMismatch {
+		t.Fatalf("the forged log is not wrong, so that this test shows nothing: exit code %d", e.code)
+	}
+
+	cut := copySession(t, dir)
+	path := filepath.Join(cut, ledger.CompressedName)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+	e = command(t, "verify", cut)
+	want := fmt.Sprintf("events.jsonl.zst: expected %d bytes, found %d", info.Size(), info.Size()/2)
+	if e.code != exitMismatch || !strings.Contains(e.stdout, want) || strings.Contains(e.stdout+e.stderr, "killed") {
+		t.Errorf("cut in half: exit code %d, want %q, and nothing of a killed oracle\n%s%s", e.code, want, e.stdout, e.stderr)
+	}
 }
 
 // watchMemory gives the most memory that a process held, in kB, when it has ended; 0 where there is no /proc. What wait tells counts the
