@@ -15,3 +15,13 @@ func LatenessOf(r *adapter.Record) (overrunNs, missedRefreshes int64, ok bool) {
 	l := latenessOf(r, r.Timebase)
 	return int64(l.overrunNs), int64(min(l.missed, math.MaxInt64)), l.known
 }
+
+// FrameTimeNs is a valid record's frame time, from its native integers. ok is false where these give none, or other figures than the
+// record tells: what the window refuses too.
+func FrameTimeNs(r *adapter.Record) (ns int64, ok bool) {
+	var f frame
+	if !frameOf(r, r.Timebase, &f) || !f.tells(r) {
+		return 0, false
+	}
+	return f.frameTimeNs, true
+}

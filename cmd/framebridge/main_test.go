@@ -228,6 +228,21 @@ func TestReplayNamesTheFirstDifference(t *testing.T) {
 	if want := fmt.Sprintf("line %d (seq %d): valueMs was recorded as 17.", line, line); e.code != exitMismatch || !strings.Contains(e.stderr, want) {
 		t.Errorf("exit code %d, %q; want 1 and %q", e.code, e.stderr, want)
 	}
+
+	text[at+len(`"valueMs":1`)] = 'x' // a line that is not compared at all is no line as recorded
+	if err := os.WriteFile(forged, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	e = command(t, "replay", forged, "--check", "--json")
+	if want := fmt.Sprintf("line %d: ", line); e.code != exitMismatch || !strings.Contains(e.stderr, want) || !strings.Contains(e.stdout, `"ok":false`) {
+		t.Errorf("exit code %d, %q, %q; want 1, %q and not ok", e.code, e.stdout, e.stderr, want)
+	}
+	if err := os.WriteFile(forged, text[:at], 0o644); err != nil { // torn there
+		t.Fatal(err)
+	}
+	if e := command(t, "replay", forged, "--check"); e.code != 0 {
+		t.Errorf("exit code %d, %q of a log with a torn last line", e.code, e.stderr)
+	}
 }
 
 // realRecording is an export of Instruments that a Mac made.

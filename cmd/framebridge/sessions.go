@@ -81,7 +81,8 @@ func newReplay() *cobra.Command {
 		Use:   "replay DIR",
 		Short: "Recompute a session's publications from its recorded events",
 		Long: `Feeds a session's events through the window again and shows the publications: those of the recording, or with --every at
-an interval of its own. --check compares each with the recorded one and fails at the first difference, naming line and field.`,
+an interval of its own. --check compares each with the recorded one and fails at the first difference, naming line and field, or at the
+end where lines could not be read, but for the torn last one of a recorder that was killed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if every < 0 || check && every > 0 {
@@ -134,10 +135,14 @@ an interval of its own. --check compares each with the recorded one and fails at
 				return fail(exitMismatch, "%s holds no publication: nothing was compared", args[0])
 			}
 			if check {
+				sound := result.FaultCount == 0 || result.FaultCount == 1 && result.Torn
 				if asJSON {
-					json.NewEncoder(out).Encode(map[string]any{"ok": true, "events": result.Events, "records": result.Records, "publications": result.Publications, "faults": result.FaultCount})
+					json.NewEncoder(out).Encode(map[string]any{"ok": sound, "events": result.Events, "records": result.Records, "publications": result.Publications, "faults": result.FaultCount})
 				} else {
 					fmt.Fprintf(out, "%d publications from %d records: all as recorded\n", result.Publications, result.Records)
+				}
+				if !sound {
+					return fail(exitMismatch, "%s: %d lines count for nothing (above): what they held was not compared", args[0], result.FaultCount)
 				}
 			}
 			return nil

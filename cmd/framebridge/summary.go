@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +60,7 @@ func summarise(ctx context.Context, path string) (*summary.Summary, error) {
 
 func printSummary(w io.Writer, s *summary.Summary) {
 	line := func(label, format string, args ...any) {
-		fmt.Fprintf(w, "%-16s %s\n", label, fmt.Sprintf(format, args...))
+		fmt.Fprintf(w, "%-16s %s\n", label, printable(fmt.Sprintf(format, args...)))
 	}
 	if s.SessionID == "" {
 		line("session", "not told: the log has no session.start")
@@ -98,10 +100,16 @@ func printSummary(w io.Writer, s *summary.Summary) {
 		for _, quality := range slices.Sorted(maps.Keys(d.ByQuality)) {
 			line("  "+quality, "%d", d.ByQuality[quality])
 		}
-		if d.DroppedBefore > 0 {
+		switch {
+		case d.UnknownLosses > 0:
+			line("  lost", "%d frames known to be missing, and an unknown number at %d places", d.DroppedBefore, d.UnknownLosses)
+		case d.DroppedBefore > 0:
 			line("  lost", "%d frames known to be missing", d.DroppedBefore)
-		} else {
+		default:
 			line("  lost", "none known")
+		}
+		if d.Contradicted > 0 {
+			line("  contradicted", "%d frames have other figures than their native integers give; they count nowhere below", d.Contradicted)
 		}
 		if d.P95Ns == nil {
 			line("  frame time", "no valid frame")
@@ -123,7 +131,7 @@ func printSummary(w io.Writer, s *summary.Summary) {
 			line("  adjustment", "each end lies %d ticks after the next frame's previous: an adjustment of the log loader, not repaired", *d.AdjustmentTicks)
 		}
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(w, "\nFrames of the whole display, not of one app. Where it draws only when something happens, long frame times are idleness, not jank: hitches tell.")
 	if s.OneDisplayOnly() {
 		line("displays", "this release does not report them: an external one would break the chain of frames")
 	}
@@ -154,5 +162,15 @@ func printSummary(w io.Writer, s *summary.Summary) {
 }
 
 const maxProcessesShown = 10
+
+// printable keeps names that phones and logs tell from steering the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
 
 func ms(ns int64) string { return string(jsonline.AppendDecimal(nil, ns, 6)) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/ledger"
@@ -40,6 +41,7 @@ type Result struct {
 	Events, Records, Publications int64
 	Faults                        []Fault // at most MaxFaults
 	FaultCount                    int64
+	Torn                          bool // the last fault is a torn last line: its writer was killed, and nothing follows it
 }
 
 // MaxFaults bounds the faults that are kept.
@@ -88,6 +90,7 @@ func Run(log Log, o Options) (*Result, error) {
 			return result, nil
 		case errors.As(err, &bad):
 			result.fault(bad.Line, bad)
+			result.Torn = bad.Fault == ledger.FaultTorn
 			meter.Gap(p95.Int{})
 			continue
 		case err != nil:
@@ -95,13 +98,13 @@ func Run(log Log, o Options) (*Result, error) {
 		}
 		result.Events++
 		if o.EveryNs > 0 {
-			if nextNs == 0 {
-				nextNs = e.HostNs + o.EveryNs
+			if result.Events == 1 {
+				nextNs = later(e.HostNs, o.EveryNs)
 			}
-			if (e.HostNs-nextNs)/o.EveryNs > maxSilence {
-				return result, fmt.Errorf("line %d: %d ns without an event before it; at most %d publications are computed for one such silence", log.Line(), e.HostNs-nextNs, maxSilence)
+			if silenceNs := uint64(e.HostNs) - uint64(nextNs); e.HostNs > nextNs && silenceNs/uint64(o.EveryNs) > maxSilence {
+				return result, fmt.Errorf("line %d: %d ns without an event before it; at most %d publications are computed for one such silence", log.Line(), silenceNs, maxSilence)
 			}
-			for ; e.HostNs > nextNs; nextNs += o.EveryNs {
+			for ; e.HostNs > nextNs; nextNs = later(nextNs, o.EveryNs) {
 				if err := publish(0, nextNs, p95.Of(nextNs)); err != nil {
 					return result, err
 				}
@@ -134,4 +137,12 @@ func Run(log Log, o Options) (*Result, error) {
 			}
 		}
 	}
+}
+
+// later is ns + byNs, and the end of time where there is no such time: nothing comes after it.
+func later(ns, byNs int64) int64 {
+	if ns > math.MaxInt64-byNs {
+		return math.MaxInt64
+	}
+	return ns + byNs
 }

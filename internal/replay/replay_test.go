@@ -3,6 +3,8 @@ package replay_test
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,5 +123,34 @@ func TestARefusedBindIsTold(t *testing.T) {
 	result, err := run(t, append(lines, back), replay.Options{})
 	if err != nil || result.FaultCount != 1 || !errors.Is(result.Faults[0].Err, p95.ErrRetrograde) {
 		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// Times at the ends of what a time can be: no publication is due after the last one, and the silence between both ends is refused.
+func TestEveryEndsAtTheEndsOfTime(t *testing.T) {
+	log := func(firstNs, lastNs int64) []string {
+		var lines []string
+		for i, ns := range []int64{firstNs, lastNs} {
+			lines = append(lines, fmt.Sprintf(`{"seq":%d,"hostNs":%d,"type":"target.state","foreground":true,"by":"launch"}`, i+1, ns))
+		}
+		return lines
+	}
+	var dueNs []int64
+	o := replay.Options{EveryNs: 1_000_000_000, Publication: func(_ int64, r *p95.Receipt) error {
+		dueNs = append(dueNs, r.HostNs)
+		return nil
+	}}
+	if _, err := run(t, log(math.MaxInt64-2_500_000_000, math.MaxInt64), o); err != nil {
+		t.Error(err)
+	}
+	if want := []int64{math.MaxInt64 - 1_500_000_000, math.MaxInt64 - 500_000_000}; !slices.Equal(dueNs, want) {
+		t.Errorf("publications at %d, want %d", dueNs, want)
+	}
+	dueNs = nil
+	if _, err := run(t, log(-9_223_372_036_854_775_797, math.MaxInt64), o); err == nil || !strings.Contains(err.Error(), "line 2: 18446744072709551604 ns without an event") {
+		t.Errorf("got %v", err)
+	}
+	if len(dueNs) != 0 {
+		t.Errorf("publications at %d", dueNs)
 	}
 }

@@ -52,14 +52,20 @@ func TestScales(t *testing.T) {
 }
 
 // columnsOf collects frames of one display that stand at hostNs.
+// frameOf is a frame of display 1 on a device that counts in ns; its refresh interval is not known.
+func frameOf(frameTimeNs int64) *adapter.Record {
+	return &adapter.Record{Fields: adapter.HasDisplayID | adapter.HasHostNs | adapter.HasQuality | adapter.HasTimebase | adapter.HasEndMach | adapter.HasPreviousMach | adapter.HasFrameTime,
+		DisplayID: 1, Quality: adapter.QualityValid, Timebase: adapter.Timebase{Numer: 1, Denom: 1}, PreviousMach: 5_000, EndMach: 5_000 + frameTimeNs,
+		PresentationNs: 5_000 + frameTimeNs, FrameTimeNs: frameTimeNs}
+}
+
 func columnsOf(hostNs, frameTimeNs []int64) *collector {
 	low, high := slices.Min(frameTimeNs), slices.Max(frameTimeNs)
 	s := &summary.Summary{FirstHostNs: slices.Min(hostNs), LastHostNs: slices.Max(hostNs),
 		Displays: []*summary.Display{{DisplayID: 1, Frames: int64(len(hostNs)), MinNs: &low, P50Ns: &low, MaxNs: &high}}}
 	c := newCollector(s)
 	for i := range hostNs {
-		c.event(&ledger.Event{HostNs: hostNs[i], Value: &adapter.Record{Fields: adapter.HasDisplayID | adapter.HasFrameTime, DisplayID: 1,
-			Quality: adapter.QualityValid, FrameTimeNs: frameTimeNs[i]}})
+		c.event(&ledger.Event{HostNs: hostNs[i], Value: frameOf(frameTimeNs[i])})
 	}
 	c.finish()
 	return c

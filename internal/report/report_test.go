@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/internal/input"
 	"github.com/framebridge/framebridge/internal/sessiontest"
 	"github.com/framebridge/framebridge/internal/summary"
@@ -157,7 +156,7 @@ func TestFramesWhoseFiguresCountNowhereHaveNoPlaceInTheCharts(t *testing.T) {
 // The log of a recording that goes on has frames when it is drawn that were not there when it was counted.
 func TestAFrameThatWasNotCountedYetIsDrawnWithinTheChart(t *testing.T) {
 	c := newCollector(&summary.Summary{LastHostNs: 60e9, Displays: []*summary.Display{{DisplayID: 1, Frames: 1}}})
-	c.event(&ledger.Event{Value: &adapter.Record{Fields: adapter.HasDisplayID | adapter.HasFrameTime, DisplayID: 1, Quality: adapter.QualityValid, FrameTimeNs: 8_333_333}})
+	c.event(&ledger.Event{Value: frameOf(8_333_333)})
 	if column := c.displays[0].columns[0]; column.frameTimeNs.n != 1 || column.heights[0] != 1 {
 		t.Errorf("%+v", column.frameTimeNs)
 	}

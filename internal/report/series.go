@@ -201,26 +201,27 @@ func (c *collector) record(hostNs int64, r *adapter.Record) {
 		hostNs = ns
 	}
 	col := &d.columns[c.column(hostNs)]
-	if !summary.Timed(r) {
+	frameTimeNs, ok := p95.FrameTimeNs(r)
+	if !ok {
 		col.without++
 		return
 	}
 	if col.frameTimeNs.n == 0 {
-		col.first = r.FrameTimeNs
+		col.first = frameTimeNs
 	}
-	col.last = r.FrameTimeNs
-	col.frameTimeNs.add(r.FrameTimeNs)
+	col.last = frameTimeNs
+	col.frameTimeNs.add(frameTimeNs)
 	if col.heights == nil {
 		col.heights = make([]uint32, frameTimesHeight)
 	}
-	height := int(d.scale.y(float64(r.FrameTimeNs)/1e6) - plotTop)
+	height := int(d.scale.y(float64(frameTimeNs)/1e6) - plotTop)
 	col.heights[max(0, min(height, frameTimesHeight-1))]++ // a log that grows has frames that no scale was made for
 	if ns, ok := r.Timebase.Ns(r.RefreshIntervalMach); ok && ns > 0 {
 		col.milliHz.add(1_000_000_000_000 / ns)
 	}
 	if overrunNs, missed, ok := p95.LatenessOf(r); ok && overrunNs > 0 {
 		col.overrunNs.add(overrunNs)
-		d.keepLongest(longFrame{hostNs - c.beginNs, r.RawSequence, r.FrameSeed, r.FrameTimeNs, r.LifetimeNs, overrunNs, missed})
+		d.keepLongest(longFrame{hostNs - c.beginNs, r.RawSequence, r.FrameSeed, frameTimeNs, r.LifetimeNs, overrunNs, missed})
 	}
 }
 

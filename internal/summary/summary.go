@@ -75,8 +75,10 @@ type Display struct {
 	DroppedBefore int64            `json:"droppedBefore"` // frames known to be missing, from their seeds
 	BelowRefresh  int64            `json:"belowRefresh"`  // valid, shorter than 0.95 of their refresh interval
 	Skewed        int64            `json:"predecessorSkewed"`
+	UnknownLosses int64            `json:"unknownLosses"` // frames before which others are missing, nobody knows how many
+	Contradicted  int64            `json:"contradicted"`  // valid by their own word, with other figures than their native integers give; in no figure below
 
-	// Of the valid frames, by nearest rank; nil where there is none.
+	// Of the valid frames, from their native integers, by nearest rank; nil where there is none.
 	P50Ns *int64 `json:"p50FrameTimeNs"`
 	P95Ns *int64 `json:"p95FrameTimeNs"`
 	P99Ns *int64 `json:"p99FrameTimeNs"`
@@ -182,13 +184,19 @@ func (d *Display) add(r *adapter.Record) {
 	d.ByQuality[r.Quality.String()]++
 	if r.Fields&adapter.HasDroppedBefore != 0 {
 		d.DroppedBefore += r.DroppedBefore
+	} else if r.Quality == adapter.QualitySourceGap {
+		d.UnknownLosses++
 	}
 	d.follow(r)
-	if !Timed(r) {
+	frameTimeNs, ok := p95.FrameTimeNs(r)
+	if !ok {
+		if r.Quality == adapter.QualityValid {
+			d.Contradicted++
+		}
 		return
 	}
-	d.frameTimesNs = append(d.frameTimesNs, r.FrameTimeNs)
-	d.SumNs += r.FrameTimeNs
+	d.frameTimesNs = append(d.frameTimesNs, frameTimeNs)
+	d.SumNs += frameTimeNs
 	if r.Fields&adapter.HasRefreshMultiple != 0 && r.RefreshMultipleMilli < 950 {
 		d.BelowRefresh++
 	}
@@ -199,11 +207,6 @@ func (d *Display) add(r *adapter.Record) {
 		d.OverrunNs += overrunNs
 		d.MissedRefreshes += missed
 	}
-}
-
-// Timed reports whether a record has a frame time that counts.
-func Timed(r *adapter.Record) bool {
-	return r.Quality == adapter.QualityValid && r.Fields&adapter.HasFrameTime != 0 && !r.InexactFigures
 }
 
 // follow compares a frame's previous with the end before it, as the quality table does.

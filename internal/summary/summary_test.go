@@ -92,18 +92,50 @@ func TestSummaryOfTwoDisplaysWorkedOutByHand(t *testing.T) {
 	}
 }
 
-// Times that add up to nothing, and times of which the whole was never longer than nothing.
-func TestWithoutATimeInAllThereIsNoHitchTimeRatio(t *testing.T) {
+// A frame of 10 ms beside one that says the same of itself and another time: that one counts nowhere, whatever it says.
+func TestARecordWhoseFiguresContradictItsIntegersCountsNowhere(t *testing.T) {
 	whole := record(1, 1, 1, 240_000, 480_000, 240_000, 240_000, "valid")
-	for _, time := range []string{"0", "-10"} {
-		line := strings.Replace(whole, `"frameTimeMs":10.000000`, `"frameTimeMs":`+time, 1)
-		s, err := summary.Of(ledger.NewReader(strings.NewReader(line + "\n")))
+	for _, forged := range []string{"0", "-10", "10.000001", "9000000000000", "10.0000001"} {
+		line := strings.Replace(record(2, 2, 1, 480_000, 720_000, 480_000, 240_000, "valid"), `"frameTimeMs":10.000000`, `"frameTimeMs":`+forged, 1)
+		s, err := summary.Of(ledger.NewReader(strings.NewReader(whole + "\n" + line + "\n")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := s.Displays[0]; d.P95Ns == nil || d.HitchMsPerS != nil {
-			t.Errorf("frame time of %s ms: P95 %v, hitch time ratio %v, want one and none", time, d.P95Ns, d.HitchMsPerS)
+		if d := s.Displays[0]; d.Contradicted != 1 || d.Frames != 2 || *d.MaxNs != 10_000_000 || *d.MinNs != 10_000_000 || d.SumNs != 10_000_000 {
+			t.Errorf("frame time of %s ms: %+v", forged, d)
 		}
+	}
+}
+
+// A tick of half a ns is a frame time of 0 ns.
+func TestWithoutATimeInAllThereIsNoHitchTimeRatio(t *testing.T) {
+	line := record(1, 1, 1, 240_000, 480_000, 479_999, 1, "valid")
+	for old, new := range map[string]string{`"timebase":{"numer":125,"denom":3}`: `"timebase":{"numer":1,"denom":2}`, `"presentationNs":20000000`: `"presentationNs":240000`,
+		`"frameTimeMs":0.000041`: `"frameTimeMs":0`} {
+		if !strings.Contains(line, old) {
+			t.Fatalf("no %s in %s", old, line)
+		}
+		line = strings.Replace(line, old, new, 1)
+	}
+	s, err := summary.Of(ledger.NewReader(strings.NewReader(line + "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := s.Displays[0]; d.P95Ns == nil || *d.P95Ns != 0 || d.HitchMsPerS != nil {
+		t.Errorf("P95 %v, hitch time ratio %v, want 0 and none: %+v", d.P95Ns, d.HitchMsPerS, d)
+	}
+}
+
+// Four frames are known to be missing before one frame, and some before another.
+func TestLossesOfUnknownNumberAreCounted(t *testing.T) {
+	known := record(1, 4, 1, 240_000, 480_000, 240_000, 240_000, "source-gap")
+	unknown := strings.Replace(record(2, 9, 1, 480_000, 720_000, 480_000, 240_000, "source-gap"), `"droppedBefore":4`, `"droppedBefore":null`, 1)
+	s, err := summary.Of(ledger.NewReader(strings.NewReader(known + "\n" + unknown + "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := s.Displays[0]; d.DroppedBefore != 4 || d.UnknownLosses != 1 {
+		t.Errorf("%d known and %d unknown, want 4 and 1", d.DroppedBefore, d.UnknownLosses)
 	}
 }
 
