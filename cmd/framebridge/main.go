@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -50,14 +49,7 @@ func unreadable(err error) error {
 	return &exitError{exitUsage, err}
 }
 
-// memoryLimitBytes is where the garbage collector begins to work harder. Sessions are read as streams, so that nothing needs more; without
-// a limit an hour's session takes half as much again.
-const memoryLimitBytes = 192 << 20
-
 func main() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimitBytes)
-	}
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
 		ends = append(ends, syscall.SIGHUP)

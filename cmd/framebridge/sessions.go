@@ -136,9 +136,10 @@ end where lines could not be read, but for the torn last one of a recorder that 
 			}
 			if check {
 				sound := result.FaultCount == 0 || result.FaultCount == 1 && result.Torn
-				if asJSON {
+				switch {
+				case asJSON:
 					json.NewEncoder(out).Encode(map[string]any{"ok": sound, "events": result.Events, "records": result.Records, "publications": result.Publications, "faults": result.FaultCount})
-				} else {
+				case sound:
 					fmt.Fprintf(out, "%d publications from %d records: all as recorded\n", result.Publications, result.Records)
 				}
 				if !sound {

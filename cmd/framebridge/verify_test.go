@@ -452,6 +452,22 @@ func TestVerifyOfACompressedSessionSeesWhatStandsBesideItAndWhereItEnds(t *testi
 	}
 }
 
+// measured runs a command to its end and gives its CPU time and the most memory that it held, in MiB; 0 where there is no /proc.
+func measured(t *testing.T, args ...string) (cpu time.Duration, peakMiB int64) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	peakKB := watchMemory(cmd.Process.Pid)
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%q: %v\n%s", args, err, out.String())
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), <-peakKB >> 10
+}
+
 // watchMemory gives the most memory that a process held, in kB, when it has ended; 0 where there is no /proc. What wait tells counts the
 // memory of this process too, which it had before it became another.
 func watchMemory(pid int) <-chan int64 {
@@ -468,7 +484,7 @@ func watchMemory(pid int) <-chan int64 {
 			var kB int64
 			fmt.Sscan(string(rest), &kB)
 			most = max(most, kB)
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
 		}
 	}()
 	return peak
