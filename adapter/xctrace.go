@@ -49,7 +49,8 @@ type xctraceFrame struct {
 // at the same rate, all must agree within one tick: then a frame's end is the next one's prev_frame, and where there is no next frame, or
 // frames are missing before it (seeds are, and its prev_frame is a millisecond or more later), the end is reckoned from the offset. Any
 // other disagreement means that the file is not what it seems, and it is refused. Frames missing between all that are there would agree
-// on a wrong offset as well, so a file without seeds that follow each other is refused too.
+// on a wrong offset as well, so a file without seeds that follow each other is refused too. Displays may share one count: where no
+// display has seeds that follow each other, those do that have only seeds of others between them.
 func ReadXctrace(r io.Reader, timebase Timebase) (*XctraceRecording, error) {
 	if timebase.Numer < 1 || timebase.Denom < 1 || timebase.Numer > maxXctraceTimebase || timebase.Denom > maxXctraceTimebase {
 		return nil, fmt.Errorf("timebase %d/%d: want both parts from 1 to %d, such as 125/3", timebase.Numer, timebase.Denom, maxXctraceTimebase)
@@ -169,8 +170,14 @@ func (x *XctraceRecording) findEnds(t Timebase) error {
 		seedGap  bool // frames may be missing between the two
 	}
 	var pairs []pair
-	var offsets []int64
+	var offsets, shared []int64        // of frames whose seeds follow each other; and where all seeds between are of other displays
 	next := map[uint64]*xctraceFrame{} // by display
+	seeds := map[uint64]bool{}
+	for i := range x.frames {
+		if f := &x.frames[i]; f.state[lifetimeSeed] == argumentNumber {
+			seeds[f.number[lifetimeSeed]] = true
+		}
+	}
 	for i := len(x.frames) - 1; i >= 0; i-- {
 		f := &x.frames[i]
 		display := f.number[lifetimeDisplay]
@@ -182,12 +189,18 @@ func (x *XctraceRecording) findEnds(t Timebase) error {
 			if isTold && !(hasSeeds && seed == seedAfter) { // the same frame under both categories is no successor of itself
 				p := pair{i, previous, int64(previous)*t.Numer - f.endNs*t.Denom, !hasSeeds || seedAfter > seed+1}
 				pairs = append(pairs, p)
-				if hasSeeds && seedAfter == seed+1 {
+				switch {
+				case hasSeeds && seedAfter == seed+1:
 					offsets = append(offsets, p.offset)
+				case hasSeeds && seedAfter > seed && seedAfter-seed <= maxSharedSeeds && allIn(seeds, seed+1, seedAfter):
+					shared = append(shared, p.offset)
 				}
 			}
 		}
 		next[display] = f
+	}
+	if len(offsets) == 0 {
+		offsets = shared
 	}
 	if len(offsets) == 0 {
 		return errors.New("no frame has a successor with prev_frame and the next frame_seed, so that nothing tells the ends in ticks; " +
@@ -228,6 +241,19 @@ func (x *XctraceRecording) findEnds(t Timebase) error {
 		}
 	}
 	return nil
+}
+
+// maxSharedSeeds bounds how many frames of other displays are looked for between two of one.
+const maxSharedSeeds = 64
+
+// allIn reports whether all seeds from first up to, and without, end are there.
+func allIn(seeds map[uint64]bool, first, end uint64) bool {
+	for seed := first; seed < end; seed++ {
+		if !seeds[seed] {
+			return false
+		}
+	}
+	return true
 }
 
 // widestAgreement finds the most values that lie within span of each other.

@@ -273,6 +273,34 @@ func TestEndsAreFoundForEachDisplayOfARecording(t *testing.T) {
 	}
 }
 
+// Two displays take turns in one count, the second one 3 ms behind the first: no display has seeds that follow each other. Without one
+// of the second's frames nothing vouches for the first's around it, and the file is refused where no other pair is left.
+func TestDisplaysThatTakeTurnsInOneCountAreImported(t *testing.T) {
+	at := func(n int64) interval {
+		f := frameAt(n)
+		f.seed = 2 * n
+		return f
+	}
+	other := func(n int64) interval {
+		f := frameAt(n)
+		f.display, f.seed, f.startNs, f.previous = 2, 2*n+1, f.startNs+3_000_000, f.previous+72_000
+		return f
+	}
+	_, records, _ := importXctrace(t, strings.NewReader(export(at(2), other(2), at(3), other(3), at(4), other(4))))
+	if len(records) != 6 {
+		t.Fatalf("%d records", len(records))
+	}
+	for i, r := range records {
+		if want := traceBegan + int64(i/2+2)*240_000 + int64(i%2)*72_000; r.EndMach != want || i > 1 && (r.Quality != QualityValid || r.FrameTimeNs != 10_000_000) {
+			t.Errorf("record %d: end %d, want %d, %v, %d ns", i, r.EndMach, want, r.Quality, r.FrameTimeNs)
+		}
+	}
+	_, err := ReadXctrace(strings.NewReader(export(at(2), at(3), other(3))), xctraceTimebase)
+	if err == nil || !strings.Contains(err.Error(), "no frame has a successor with prev_frame and the next frame_seed") {
+		t.Errorf("one of them missing: %v", err)
+	}
+}
+
 func TestAFrameWithoutAnArgumentIsUnsupportedInAnImport(t *testing.T) {
 	bad := frameAt(3)
 	bad.message = `<narrative-text id="n1">frame_seed=</narrative-text><uint64 id="n2">103</uint64><narrative-text id="n3"> prev_frame=</narrative-text><private id="n4"/>` +

@@ -6,6 +6,9 @@ import "time"
 // a loss. The identifiers count what the device starts on the connection; that nothing else uses them up is seen, not documented.
 const steadyMessages = 8
 
+// recentMessages is how far back a message that comes again may lie. What is further back belongs to a count that began anew.
+const recentMessages = 64
+
 // order tells from the identifiers of the tap's messages whether they are all there. Each connection has its own.
 type order struct {
 	last    uint32
@@ -18,16 +21,18 @@ type order struct {
 // identifiers too. lost is how many messages are missing before it; repeated says that it came before.
 func (o *order) next(id uint32, started int64) (lost int64, repeated bool) {
 	others := started - o.started - 1
+	isBack := o.last-id < recentMessages
+	if o.any && (id == o.last || o.steady >= steadyMessages && isBack) {
+		o.started++ // it takes no identifier from those behind the last one
+		return 0, true
+	}
 	o.started = started
-	isBack := id-o.last >= 1<<31
 	switch {
 	case !o.any:
 		o.any = true
 	case id == o.last+1:
 		o.steady++
-	case id == o.last || o.steady >= steadyMessages && isBack:
-		return 0, true
-	case o.steady >= steadyMessages:
+	case o.steady >= steadyMessages && id-o.last < 1<<31:
 		lost = max(0, int64(id-o.last-1)-others)
 		if lost > 0 {
 			o.steady = 0

@@ -31,6 +31,10 @@ func TestOrderTakesAJumpForALossOnlyAfterAStretchWithoutOne(t *testing.T) {
 			{0xffffffff, 0, false}, {0, 0, false}, {1, 0, false}, {2, 0, false}, {4, 1, false}},
 		"one from before again": {{7, 0, false}, {8, 0, false}, {9, 0, false}, {10, 0, false}, {11, 0, false}, {12, 0, false}, {13, 0, false},
 			{14, 0, false}, {15, 0, false}, {11, 0, true}, {12, 0, true}, {16, 0, false}, {18, 1, false}},
+		"a count that begins anew": {{1007, 0, false}, {1008, 0, false}, {1009, 0, false}, {1010, 0, false}, {1011, 0, false}, {1012, 0, false}, {1013, 0, false},
+			{1014, 0, false}, {1015, 0, false}, {1, 0, false}, {2, 0, false}, {5, 0, false}},
+		"64 before the last, and 63": {{1007, 0, false}, {1008, 0, false}, {1009, 0, false}, {1010, 0, false}, {1011, 0, false}, {1012, 0, false}, {1013, 0, false},
+			{1014, 0, false}, {1015, 0, false}, {952, 0, true}, {951, 0, false}},
 		"a step back where they never followed one another": {{7, 0, false}, {8, 0, false}, {5, 0, false}, {6, 0, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,6 +58,20 @@ func TestMessagesOfOtherChannelsAreNoLoss(t *testing.T) {
 	}
 	if lost, _ := o.next(16, 18); lost != 1 {
 		t.Errorf("%d lost, want 1: of two identifiers one went elsewhere", lost)
+	}
+}
+
+// 11 goes to another channel, 10 comes again, and then 12: nothing is missing.
+func TestARepetitionUsesUpNoIdentifierOfOthers(t *testing.T) {
+	var o order
+	for id := uint32(1); id <= 10; id++ {
+		o.next(id, int64(id))
+	}
+	if lost, repeated := o.next(10, 12); lost != 0 || !repeated {
+		t.Errorf("lost %d, repeated %v, want a repetition", lost, repeated)
+	}
+	if lost, repeated := o.next(12, 13); lost != 0 || repeated {
+		t.Errorf("lost %d, repeated %v, want neither", lost, repeated)
 	}
 }
 
