@@ -55,8 +55,10 @@ something happens, long frame times are idleness, not jank: hitches tell those a
 			if err := placeSession(&o.Dir, root, o.UDID); err != nil {
 				return err
 			}
+			var key *ledger.Key
 			if !noLedger {
-				if err := checkLedger(cmd.Context(), root); err != nil {
+				var err error
+				if key, err = checkLedger(cmd.Context(), root); err != nil {
 					return err
 				}
 			}
@@ -64,7 +66,7 @@ something happens, long frame times are idleness, not jank: hitches tell those a
 			if result == nil || result.Manifest == nil || noLedger {
 				return err
 			}
-			return errors.Join(err, intoLedger(root, o.Dir, false))
+			return errors.Join(err, intoLedger(root, o.Dir, key, false))
 		},
 	}
 	f := cmd.Flags()
@@ -88,26 +90,31 @@ const rootHelp = "where sessions are kept (default: $FRAMEBRIDGE_ROOT, else ~/.l
 
 const noLedgerHelp = "do not enter the sealed session into the ledger of its root (whose key is its own, or in the file $" + keyVariable + ")"
 
-// checkLedger opens the root's ledger before a recording, so that what is wrong with it shows while there is nothing to lose.
-func checkLedger(ctx context.Context, rootFlag string) error {
+// checkLedger opens the root's ledger before a recording, so that what is wrong with it shows while there is nothing to lose. It returns
+// the key for intoLedger.
+func checkLedger(ctx context.Context, rootFlag string) (*ledger.Key, error) {
 	root, err := sessionRoot(rootFlag)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := withWriter(ctx, ledger.Dir(root), "", func(*ledger.Writer) error { return nil }); err != nil {
-		return fmt.Errorf("%w (--no-ledger records without it)", err)
+	key, err := ledgerKey(ctx, "")
+	if err == nil {
+		err = withWriter(ctx, ledger.Dir(root), key, func(*ledger.Writer) error { return nil })
 	}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("%w (--no-ledger records without it)", err)
+	}
+	return key, nil
 }
 
 // intoLedger enters a sealed session into the ledger of its root, with mayBeThere unless an entry names it already. It has a moment even
-// after Ctrl-C: the session is worth naming.
-func intoLedger(rootFlag, dir string, mayBeThere bool) error {
+// after Ctrl-C, as long as another writer is waited for: the session is worth naming.
+func intoLedger(rootFlag, dir string, key *ledger.Key, mayBeThere bool) error {
 	root, err := sessionRoot(rootFlag)
 	if err != nil {
 		return err
 	}
-	if err := recordSession(context.Background(), root, dir, mayBeThere); err != nil {
+	if err := recordSession(context.Background(), root, dir, key, mayBeThere); err != nil {
 		return fmt.Errorf("%s is sealed, but not in the ledger: %w — mend that and run `framebridge recover %s`", dir, err, dir)
 	}
 	return nil

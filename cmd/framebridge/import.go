@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,13 +54,22 @@ offset must agree within one tick over all frames, or the import refuses.`,
 			if err := placeSession(&dir, root, ""); err != nil {
 				return err
 			}
+			var key *ledger.Key
+			if !noLedger {
+				if key, err = ledgerKey(cmd.Context(), ""); err != nil {
+					return err
+				}
+			}
 			outliveReaders()
 			m, err := importXctrace(recording, dir)
-			if err != nil {
+			if m == nil {
 				return fail(exitFailed, "%w", err)
 			}
+			if err != nil {
+				err = &exitError{exitPartial, err}
+			}
 			if !noLedger {
-				err = intoLedger(root, dir, false)
+				err = errors.Join(err, intoLedger(root, dir, key, false))
 			}
 			if asJSON {
 				json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"dir": dir, "state": m.State, "reason": m.Reason, "evidence": m.Evidence,
@@ -79,7 +89,8 @@ offset must agree within one tick over all frames, or the import refuses.`,
 	return cmd
 }
 
-// importXctrace writes the session of an import. It has no arrivals, so its times are presentation times.
+// importXctrace writes the session of an import. It has no arrivals, so its times are presentation times. A manifest beside an error is
+// that of what could be sealed.
 func importXctrace(recording *adapter.XctraceRecording, dir string) (*ledger.Manifest, error) {
 	host, _ := os.Hostname()
 	start := ledger.Start{

@@ -19,6 +19,7 @@ import (
 	"github.com/framebridge/framebridge/internal/device"
 	"github.com/framebridge/framebridge/internal/lab27host"
 	"github.com/framebridge/framebridge/lab27"
+	"github.com/framebridge/framebridge/ledger"
 )
 
 func newLab27Run() *cobra.Command {
@@ -55,8 +56,9 @@ is missing or refuses, with the remedy; 4 interrupted, or the run ended early: w
 			if err := placeSession(&o.Dir, root, o.UDID); err != nil {
 				return err
 			}
+			var key *ledger.Key
 			if !noLedger {
-				if err := checkLedger(cmd.Context(), root); err != nil {
+				if key, err = checkLedger(cmd.Context(), root); err != nil {
 					return err
 				}
 			}
@@ -64,7 +66,7 @@ is missing or refuses, with the remedy; 4 interrupted, or the run ended early: w
 			if result == nil || result.Recording == nil || result.Recording.Manifest == nil || noLedger {
 				return err
 			}
-			return errors.Join(err, intoLedger(root, o.Dir, false))
+			return errors.Join(err, intoLedger(root, o.Dir, key, false))
 		},
 	}
 	target.flags(cmd)

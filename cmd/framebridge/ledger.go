@@ -48,23 +48,30 @@ const lockPatience = 10 * time.Second
 // keyVariable names the file with the private key of the ledger, for every command that appends to one.
 const keyVariable = "FRAMEBRIDGE_LEDGER_KEY"
 
-// withWriter opens the ledger for appending, waiting for another writer to finish. It signs with the key in the file that the flag --key
-// names, else the environment, else with the ledger's own.
-func withWriter(ctx context.Context, dir, keyFlag string, append func(*ledger.Writer) error) error {
-	options := ledger.Options{Tool: tool, SourceDigest: sourceDigest}
+// ledgerKey is the key to sign with: that in the file that the flag --key names, else the environment, else nil, for the ledger's own. A
+// command reads it once, and before it does anything else: a pipe tells it no second time, and may have to be waited for.
+func ledgerKey(ctx context.Context, keyFlag string) (*ledger.Key, error) {
 	keyFile, from := keyFlag, "--key"
 	if keyFile == "" {
 		keyFile, from = os.Getenv(keyVariable), "$"+keyVariable
 	}
-	if keyFile != "" {
-		text, err := readSmall(ctx, keyFile)
-		if err != nil {
-			return fail(exitUsage, "%s: %w", from, err)
-		}
-		if options.Key, err = ledger.ParseKey(string(text)); err != nil {
-			return fail(exitUsage, "%s %s: %w", from, keyFile, err)
-		}
+	if keyFile == "" {
+		return nil, nil
 	}
+	text, err := readSmall(ctx, keyFile)
+	if err != nil {
+		return nil, unreadable(fmt.Errorf("%s: %w", from, err))
+	}
+	key, err := ledger.ParseKey(string(text))
+	if err != nil {
+		return nil, fail(exitUsage, "%s %s: %w", from, keyFile, err)
+	}
+	return key, nil
+}
+
+// withWriter opens the ledger for appending, waiting for another writer to finish.
+func withWriter(ctx context.Context, dir string, key *ledger.Key, append func(*ledger.Writer) error) error {
+	options := ledger.Options{Tool: tool, SourceDigest: sourceDigest, Key: key}
 	for deadline := time.Now().Add(lockPatience); ; {
 		options.WallNs, options.MonotonicNs = time.Now().UnixNano(), hostclock.NowNs()
 		w, recovery, err := ledger.OpenWriter(dir, options)
@@ -99,13 +106,13 @@ func newEntry(kind ledger.Kind, evidence ledger.Evidence, body any) (ledger.Entr
 }
 
 // recordSession puts a sealed session into the ledger of its root, with mayBeThere unless an entry names it already.
-func recordSession(ctx context.Context, root, dir string, mayBeThere bool) error {
+func recordSession(ctx context.Context, root, dir string, key *ledger.Key, mayBeThere bool) error {
 	e, err := ledger.SessionEntry(root, dir)
 	if err != nil {
 		return fail(exitFailed, "%w", err)
 	}
 	e.WallNs, e.MonotonicNs = time.Now().UnixNano(), hostclock.NowNs()
-	return withWriter(ctx, ledger.Dir(root), "", func(w *ledger.Writer) error {
+	return withWriter(ctx, ledger.Dir(root), key, func(w *ledger.Writer) error {
 		if mayBeThere {
 			n, named, err := ledger.EntryNaming(ledger.Dir(root), e.Files[0].SHA256)
 			if err != nil {
@@ -126,11 +133,15 @@ func recordSession(ctx context.Context, root, dir string, mayBeThere bool) error
 }
 
 func newLedgerInit(dir func() (string, error)) *cobra.Command {
-	var key string
+	var keyFile string
 	cmd := &cobra.Command{
 		Use: "init", Short: "Make the ledger and its key, if they are not there", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := dir()
+			if err != nil {
+				return err
+			}
+			key, err := ledgerKey(cmd.Context(), keyFile)
 			if err != nil {
 				return err
 			}
@@ -140,12 +151,12 @@ func newLedgerInit(dir func() (string, error)) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "file with the private key to sign with (default: $"+keyVariable+", else the ledger's own, made on first use)")
+	cmd.Flags().StringVar(&keyFile, "key", "", "file with the private key to sign with (default: $"+keyVariable+", else the ledger's own, made on first use)")
 	return cmd
 }
 
 func newLedgerNote(dir func() (string, error)) *cobra.Command {
-	var key string
+	var keyFile string
 	cmd := &cobra.Command{
 		Use: "append-note TEXT", Short: "Append a note", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -157,6 +168,10 @@ func newLedgerNote(dir func() (string, error)) *cobra.Command {
 			if err != nil {
 				return fail(exitUsage, "%w", err)
 			}
+			key, err := ledgerKey(cmd.Context(), keyFile)
+			if err != nil {
+				return err
+			}
 			return withWriter(cmd.Context(), d, key, func(w *ledger.Writer) error {
 				n, err := w.Append(e)
 				if err != nil {
@@ -167,7 +182,7 @@ func newLedgerNote(dir func() (string, error)) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "file with the private key to sign with (default: $"+keyVariable+", else the ledger's own)")
+	cmd.Flags().StringVar(&keyFile, "key", "", "file with the private key to sign with (default: $"+keyVariable+", else the ledger's own)")
 	return cmd
 }
 

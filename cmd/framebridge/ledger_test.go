@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -119,6 +121,44 @@ func TestKeyFromOutsideSignsWhateverAppends(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(root, "ledger", "key")); err == nil {
 		t.Error("the key from outside was kept in the ledger")
+	}
+}
+
+// pipeWith is a named pipe that tells text once.
+func pipeWith(t *testing.T, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go os.WriteFile(path, []byte(text), 0)
+	return path
+}
+
+func TestAKeyFromAPipeSignsTheSessionOfEveryCommand(t *testing.T) {
+	file := realRecording(t)
+	root, dir := t.TempDir(), t.TempDir()
+	t.Setenv("FRAMEBRIDGE_ROOT", root)
+	must(t, "ledger", "init")
+	key, err := os.ReadFile(filepath.Join(root, "ledger", "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(root, "ledger", "key")); err != nil {
+		t.Fatal(err)
+	}
+	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
+	must(t, "demo", "--duration", "1s", "-o", filepath.Join(dir, "demo"))
+	for i, args := range [][]string{
+		{"capture", "--bundle", "com.example.app", "--duration", "1s", "-o", filepath.Join(dir, "capture")},
+		{"import", "xctrace", file, "-o", filepath.Join(dir, "import")},
+		{"recover", filepath.Join(dir, "demo")},
+	} {
+		t.Setenv("FRAMEBRIDGE_LEDGER_KEY", pipeWith(t, string(key)))
+		e := command(t, args...)
+		if want := fmt.Sprintf("entry %d of the ledger", i+1); e.code != 0 || !strings.Contains(e.stderr, want) {
+			t.Errorf("%s: exit code %d, %s; want %s", args[0], e.code, e.stderr, want)
+		}
 	}
 }
 

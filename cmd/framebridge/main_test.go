@@ -298,6 +298,21 @@ func TestImportOfTheRealRecording(t *testing.T) {
 	must(t, "replay", dir, "--check")
 }
 
+// Of a log of 19 KB, 8 find their place beside the 64 KiB that a session keeps until it is sealed.
+func TestAnImportOntoAFullDiskIsSealedAsPartialAndInTheLedger(t *testing.T) {
+	file, disk, root := realRecording(t), t.TempDir(), t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=72k"); err != nil {
+		t.Skipf("SKIPPED, NOT TESTED: a full disk, since mounting a tmpfs needs root: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
+	dir := filepath.Join(disk, "S")
+	e := command(t, "import", "xctrace", file, "-o", dir, "--root", root)
+	if e.code != exitPartial || !strings.Contains(e.stderr, "disk full") || !strings.Contains(e.stderr, "entry 1 of the ledger") || !strings.Contains(e.stdout, "\nstate    partial (") {
+		t.Errorf("exit code %d, %s%s", e.code, e.stdout, e.stderr)
+	}
+	must(t, "ledger", "verify", "--root", root)
+}
+
 func TestEightPhonesAt120HzRecordedByEightProcesses(t *testing.T) {
 	seconds := 8
 	if long() {

@@ -169,6 +169,12 @@ byte at which a torn last line began. A session that is sealed already gets the 
 			if err != nil {
 				return fail(exitUsage, "%w", err)
 			}
+			var key *ledger.Key
+			if !noLedger {
+				if key, err = ledgerKey(cmd.Context(), ""); err != nil {
+					return err
+				}
+			}
 			outliveReaders()
 			m, err := ledger.Recover(dir, tool, time.Now().UnixNano())
 			already := errors.Is(err, ledger.ErrSealed)
@@ -185,7 +191,7 @@ byte at which a torn last line began. A session that is sealed already gets the 
 			if noLedger {
 				return nil
 			}
-			return intoLedger(root, dir, already)
+			return intoLedger(root, dir, key, already)
 		},
 	}
 	cmd.Flags().StringVar(&root, "root", "", rootHelp)
