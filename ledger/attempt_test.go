@@ -53,7 +53,7 @@ func makeLedger(t *testing.T, dir string, size int64) {
 
 func mustVerify(t *testing.T, dir string, options VerifyOptions) *Report {
 	t.Helper()
-	r, err := Verify(dir, options)
+	r, err := Verify(t.Context(), dir, options)
 	if err != nil {
 		t.Fatal(err)
 	}

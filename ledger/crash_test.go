@@ -119,7 +119,7 @@ func TestSessionKilledAtAnyMomentKeepsEverySyncedLine(t *testing.T) {
 // checkSealed says whether a session is sealed as it should be, whatever happened to it.
 func checkSealed(t *testing.T, dir string) {
 	t.Helper()
-	m, found, err := VerifySession(dir, nil)
+	m, found, err := VerifySession(t.Context(), dir, nil)
 	if err != nil || len(found) != 0 {
 		t.Errorf("verify: %v, %v", found, err)
 		return
@@ -258,7 +258,7 @@ func TestKillAtEveryOperationOfARecoveryLeavesTheNextOneToFinish(t *testing.T) {
 // append, and is whole again when it has been opened.
 func checkAfterCrash(t *testing.T, name, dir string, acknowledged int64) {
 	t.Helper()
-	before, err := Verify(dir, VerifyOptions{})
+	before, err := Verify(t.Context(), dir, VerifyOptions{})
 	if errors.Is(err, ErrNoLedger) && acknowledged == 0 {
 		return // it had not come so far as to make all three files
 	}
@@ -281,7 +281,7 @@ func checkAfterCrash(t *testing.T, name, dir string, acknowledged int64) {
 	if err = errors.Join(err, w.Close()); err != nil || n < acknowledged {
 		t.Errorf("%s: the next entry is %d (%v), want %d or more", name, n, err, acknowledged)
 	}
-	if r, err := Verify(dir, VerifyOptions{}); err != nil || !r.OK() || r.Entries != n+1 {
+	if r, err := Verify(t.Context(), dir, VerifyOptions{}); err != nil || !r.OK() || r.Entries != n+1 {
 		t.Errorf("%s: verify when it was opened again: %+v, %v", name, r, err)
 	}
 }

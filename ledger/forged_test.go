@@ -64,7 +64,7 @@ func TestWhatIsNoFileOfASealedSessionIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		inTime(t, c.name, func() {
-			_, found, err := VerifySession(dir, nil)
+			_, found, err := VerifySession(t.Context(), dir, nil)
 			if err != nil || len(found) != 1 || found[0].Where != c.where || !strings.Contains(found[0].What, c.what) {
 				t.Errorf("%s: found %v (%v), want %s: … %s", c.name, found, err, c.where, c.what)
 			}
@@ -79,7 +79,7 @@ func TestManifestThatIsNoFileIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "expected a regular file, found a symbolic link"
-	if _, found, err := VerifySession(dir, nil); err != nil || len(found) != 1 || !strings.Contains(found[0].What, want) {
+	if _, found, err := VerifySession(t.Context(), dir, nil); err != nil || len(found) != 1 || !strings.Contains(found[0].What, want) {
 		t.Errorf("found %v (%v), want %s", found, err, want)
 	}
 	inTime(t, "hashing /dev/zero", func() {
@@ -250,7 +250,7 @@ func TestLedgerWhoseFileIsAPipeIsNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		inTime(t, name, func() {
-			if _, err := Verify(dir, VerifyOptions{}); err == nil || !strings.Contains(err.Error(), name+": expected a regular file, found a named pipe") {
+			if _, err := Verify(t.Context(), dir, VerifyOptions{}); err == nil || !strings.Contains(err.Error(), name+": expected a regular file, found a named pipe") {
 				t.Errorf("%s: %v, want a refusal", name, err)
 			}
 		})

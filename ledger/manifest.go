@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -144,8 +145,24 @@ func (d digest) file(name string) ManifestedFile {
 	return ManifestedFile{Name: name, Size: d.size, SHA256: hex.EncodeToString(d.sha256[:])}
 }
 
-// digestOf reads r to its end, telling progress how many bytes came.
-func digestOf(r io.Reader, progress func(bytes int64)) (digest, error) {
+// watched is a reader that tells how many bytes came, and fails where what is told wants no more. saw may be nil.
+type watched struct {
+	io.Reader
+	saw func(bytes int64) error
+}
+
+func (w watched) Read(b []byte) (int, error) {
+	n, err := w.Reader.Read(b)
+	if w.saw != nil {
+		if err := w.saw(int64(n)); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
+// digestOf reads r to its end.
+func digestOf(r io.Reader) (digest, error) {
 	h := sha256.New()
 	buf := make([]byte, 256<<10)
 	var d digest
@@ -153,9 +170,6 @@ func digestOf(r io.Reader, progress func(bytes int64)) (digest, error) {
 		n, err := r.Read(buf)
 		h.Write(buf[:n])
 		d.size += int64(n)
-		if progress != nil && n > 0 {
-			progress(int64(n))
-		}
 		if errors.Is(err, io.EOF) {
 			h.Sum(d.sha256[:0])
 			return d, nil
@@ -166,13 +180,13 @@ func digestOf(r io.Reader, progress func(bytes int64)) (digest, error) {
 	}
 }
 
-func digestFile(path string, progress func(bytes int64)) (digest, error) {
+func digestFile(path string, saw func(bytes int64) error) (digest, error) {
 	f, err := openRegular(path)
 	if err != nil {
 		return digest{}, err
 	}
 	defer f.Close()
-	return digestOf(f, progress)
+	return digestOf(watched{f, saw})
 }
 
 // contents is what a session directory holds, each list in a manifest's order.
@@ -225,8 +239,9 @@ func listSession(dir string) (*contents, error) {
 }
 
 // VerifySession compares a sealed session with its manifest: that the same files are there, their sizes and hashes, and the counts of
-// lines. It reports how many bytes it has read. An error means that it could not look; findings are what it saw.
-func VerifySession(dir string, progress func(bytes int64)) (*Manifest, []Finding, error) {
+// lines. It tells progress, which may be nil, how many bytes of the files came. An error means that it could not look, or that ctx ended;
+// findings are what it saw.
+func VerifySession(ctx context.Context, dir string, progress func(bytes int64)) (*Manifest, []Finding, error) {
 	m, err := ReadManifest(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%s is not sealed: it has no %s: %w", dir, ManifestName, err)
@@ -238,15 +253,23 @@ func VerifySession(dir string, progress func(bytes int64)) (*Manifest, []Finding
 	report := func(where, format string, args ...any) {
 		found = append(found, Finding{where, fmt.Sprintf(format, args...)})
 	}
-	if err := verifyFiles(dir, m, progress, report); err != nil || len(found) > 0 {
-		return m, found, err // what a damaged log tells says nothing more
+	err = verifyFiles(dir, m, func(bytes int64) error {
+		if progress != nil {
+			progress(bytes)
+		}
+		return ctx.Err()
+	}, report)
+	if err == nil && len(found) == 0 { // what a damaged log tells says nothing more
+		err = verifyManifest(dir, m, func(int64) error { return ctx.Err() }, report)
 	}
-	err = verifyManifest(dir, m, report)
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err() // some findings are that it ended
+	}
 	return m, found, err
 }
 
 // verifyFiles compares the files of a session with what its manifest says of them.
-func verifyFiles(dir string, m *Manifest, progress func(bytes int64), report func(where, format string, args ...any)) error {
+func verifyFiles(dir string, m *Manifest, saw func(bytes int64) error, report func(where, format string, args ...any)) error {
 	held, err := listSession(dir)
 	if err != nil {
 		return err
@@ -267,7 +290,7 @@ func verifyFiles(dir string, m *Manifest, progress func(bytes int64), report fun
 			report(f.Name, "the manifest names it, and it is not there")
 			continue
 		}
-		got, err := digestFile(filepath.Join(dir, filepath.FromSlash(f.Name)), progress)
+		got, err := digestFile(filepath.Join(dir, filepath.FromSlash(f.Name)), saw)
 		if err != nil {
 			return err
 		}
@@ -291,13 +314,13 @@ func compare(report func(where, format string, args ...any), want, got Manifeste
 
 // verifyManifest reads the log as anybody would, and compares what it tells with what the manifest says of it, and with what is
 // inside a compressed one.
-func verifyManifest(dir string, m *Manifest, report func(where, format string, args ...any)) error {
-	log, err := OpenLog(dir)
+func verifyManifest(dir string, m *Manifest, saw func(bytes int64) error, report func(where, format string, args ...any)) error {
+	lines, err := OpenLines(dir)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	scan, err := scanLog(log.Reader)
+	defer lines.Close()
+	scan, err := scanLog(NewReader(watched{lines, saw}))
 	if err != nil {
 		report(EventsName, "%v", err)
 		return nil
@@ -326,7 +349,7 @@ func verifyManifest(dir string, m *Manifest, report func(where, format string, a
 		if f.Inside == nil {
 			continue
 		}
-		inside, err := digestCompressed(filepath.Join(dir, filepath.FromSlash(f.Name)))
+		inside, err := digestCompressed(filepath.Join(dir, filepath.FromSlash(f.Name)), saw)
 		if err != nil {
 			report(f.Name, "%v", err)
 			continue
@@ -342,16 +365,16 @@ func lineAt(text []byte, at int) []byte {
 	return bytes.Trim(line, " ,")
 }
 
-func digestCompressed(path string) (digest, error) {
+func digestCompressed(path string, saw func(bytes int64) error) (digest, error) {
 	f, err := openRegular(path)
 	if err != nil {
 		return digest{}, err
 	}
 	defer f.Close()
-	d, err := newDecoder(f)
+	d, err := newDecoder(watched{f, saw})
 	if err != nil {
 		return digest{}, err
 	}
 	defer d.Close()
-	return digestOf(d, nil)
+	return digestOf(d)
 }

@@ -141,7 +141,7 @@ func proveHeld(dir string, named ManifestedFile, other string) error {
 // digestLines is the digest of a log's lines, in whichever form they are.
 func digestLines(path string) (digest, error) {
 	if filepath.Base(path) == CompressedName {
-		return digestCompressed(path)
+		return digestCompressed(path, nil)
 	}
 	return digestFile(path, nil)
 }
@@ -171,7 +171,7 @@ func compressLog(d disk, dir string, inside digest) (digest, error) {
 	if err := out.Sync(); err != nil {
 		return digest{}, diskError("sync "+path, err)
 	}
-	back, err := digestCompressed(path + unfinished)
+	back, err := digestCompressed(path+unfinished, nil)
 	if err != nil {
 		return digest{}, fmt.Errorf("read back %s: %w", path, err)
 	}

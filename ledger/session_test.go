@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -138,7 +139,7 @@ func TestSealedSessionHoldsItsLinesAndSaysWhatTheyAre(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 4 {
 		t.Errorf("the directory holds %v (%v), want the log, the wire, the manifest and lab27", entries, err)
 	}
-	if got, found, err := VerifySession(dir, nil); err != nil || len(found) != 0 || got.Files[0].SHA256 != m.Files[0].SHA256 {
+	if got, found, err := VerifySession(t.Context(), dir, nil); err != nil || len(found) != 0 || got.Files[0].SHA256 != m.Files[0].SHA256 {
 		t.Errorf("verify: %v, %v", found, err)
 	}
 
@@ -266,7 +267,7 @@ func TestCompressedSessionReadsAsItsTwin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, found, err := VerifySession(dir, nil); err != nil || len(found) != 0 {
+		if _, found, err := VerifySession(t.Context(), dir, nil); err != nil || len(found) != 0 {
 			t.Errorf("verify: %v, %v", found, err)
 		}
 		log, err := OpenLog(dir)
@@ -353,7 +354,7 @@ func TestVerifyNamesWhateverWasChanged(t *testing.T) {
 	}
 	verify := func(why, where, what string) {
 		t.Helper()
-		_, found, err := VerifySession(dir, nil)
+		_, found, err := VerifySession(t.Context(), dir, nil)
 		if err != nil || len(found) != 1 || found[0].Where != where || !strings.Contains(found[0].What, what) {
 			t.Errorf("%s: found %v (%v), want %s: … %s", why, found, err, where, what)
 		}
@@ -376,7 +377,7 @@ func TestVerifyNamesWhateverWasChanged(t *testing.T) {
 			changed[i] ^= 1
 			restore()
 			writeFile(t, path, changed)
-			_, found, err := VerifySession(dir, nil)
+			_, found, err := VerifySession(t.Context(), dir, nil)
 			if err != nil || len(found) == 0 {
 				t.Errorf("%s: byte %d changed from %q: found %v (%v)", name, i, whole[i], found, err)
 			}
@@ -396,6 +397,26 @@ func TestVerifyNamesWhateverWasChanged(t *testing.T) {
 	verify("added", "more", "does not name it")
 }
 
+func TestVerifyingASessionEndsWhenItIsNotWantedAnyMore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	s := mustCreate(t, osDisk{}, dir, false)
+	for n := int64(1); n <= 2000; n++ { // 2 MB, read in 256 KiB each time
+		mustAppend(t, s, &Event{Value: testRecord(n, n)})
+	}
+	if _, err := s.Seal(2001, StateComplete, "", nil, false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	read := int64(0)
+	m, found, err := VerifySession(ctx, dir, func(bytes int64) {
+		read += bytes
+		cancel()
+	})
+	if !errors.Is(err, context.Canceled) || m != nil || found != nil || read > 256<<10 {
+		t.Errorf("%v, %v, %v after %d bytes, want %v after the first", m, found, err, read, context.Canceled)
+	}
+}
+
 func TestCountsThatTheLogDoesNotHaveAreFound(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	s := mustCreate(t, osDisk{}, dir, false)
@@ -408,7 +429,7 @@ func TestCountsThatTheLogDoesNotHaveAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, path, []byte(forged))
-	_, found, err := VerifySession(dir, nil)
+	_, found, err := VerifySession(t.Context(), dir, nil)
 	if want := `manifest.json: it says "target.bind": 7, and the log "target.bind": 0`; err != nil || len(found) != 1 || found[0].String() != want {
 		t.Errorf("found %v (%v), want %s", found, err, want)
 	}
@@ -499,7 +520,7 @@ func TestKilledSessionKeepsEveryWholeLineAndSaysWhereTheTornOneBegan(t *testing.
 		if got := readFile(t, filepath.Join(dir, WireName)); !strings.HasSuffix(got, "abc"+c.wire) {
 			t.Errorf("%s: wire.bin holds %q", c.name, got)
 		}
-		if _, found, err := VerifySession(dir, nil); err != nil || len(found) != 0 {
+		if _, found, err := VerifySession(t.Context(), dir, nil); err != nil || len(found) != 0 {
 			t.Errorf("%s: verify: %v, %v", c.name, found, err)
 		}
 	}

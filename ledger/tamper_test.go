@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -386,6 +387,35 @@ func TestEveryChangedByteOfANamedFileIsFound(t *testing.T) {
 	}
 }
 
+func TestVerifyingALedgerEndsWhenItIsNotWantedAnyMore(t *testing.T) {
+	root := t.TempDir()
+	dir, long := Dir(root), filepath.Join(root, "long")
+	writeFile(t, long, make([]byte, 4<<20))
+	named, err := NameFile(root, long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := mustOpen(t, dir)
+	e := noteEntry("names a file")
+	e.Files = []NamedFile{named}
+	if _, err := w.Append(e); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	read := int64(0)
+	r, err := Verify(ctx, dir, VerifyOptions{Progress: func(p Progress) {
+		if read = p.Bytes; read > 0 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || r != nil || read != 256<<10 {
+		t.Errorf("%v, %v after %d bytes, want %v after the first 256 KiB", r, err, read, context.Canceled)
+	}
+}
+
 func TestMissingFileOfALedgerIsFoundAndNotMadeAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ledger")
 	makeLedger(t, dir, 3)
@@ -404,7 +434,7 @@ func TestMissingFileOfALedgerIsFoundAndNotMadeAnew(t *testing.T) {
 			t.Errorf("%s: nothing is found when somebody has tried to append", name)
 		}
 	}
-	if _, err := Verify(t.TempDir(), VerifyOptions{}); !errors.Is(err, ErrNoLedger) {
+	if _, err := Verify(t.Context(), t.TempDir(), VerifyOptions{}); !errors.Is(err, ErrNoLedger) {
 		t.Errorf("no ledger: %v, want ErrNoLedger", err)
 	}
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -48,14 +49,14 @@ func (r *Report) OK() bool { return len(r.Findings) == 0 && len(r.Unfinished) ==
 
 // Verify reads the whole ledger in dir: that its entries hash into the tree as stored, that every checkpoint is signed and tells the root
 // that its entries have (which makes each consistent with the one before), and that every file that an entry names still has its hash.
-// It changes nothing, and its memory does not grow with the ledger. An error means that it could not look.
+// It changes nothing, and its memory does not grow with the ledger. An error means that it could not look, or that ctx ended.
 //
 // Entries cut off the end together with their hashes and checkpoints leave a good, shorter ledger: only Against finds that.
 //
 // It works with Jobs goroutines, all of which have ended when it returns: 100,000 signatures take 5 s of one core, and named files as long
 // as the disk wants.
-func Verify(dir string, options VerifyOptions) (*Report, error) {
-	v := &verification{dir: dir, options: options, tree: &frontier{hashes: map[int64]tlog.Hash{}}, named: map[NamedFile]bool{}}
+func Verify(ctx context.Context, dir string, options VerifyOptions) (*Report, error) {
+	v := &verification{ctx: ctx, dir: dir, options: options, tree: &frontier{hashes: map[int64]tlog.Hash{}}, named: map[NamedFile]bool{}}
 	err := v.open()
 	if err == nil {
 		v.startJobs()
@@ -65,6 +66,9 @@ func Verify(dir string, options VerifyOptions) (*Report, error) {
 	for _, f := range v.files {
 		err = errors.Join(err, f.Close())
 	}
+	if ctx.Err() != nil {
+		err = ctx.Err() // some findings are that it ended
+	}
 	if err != nil {
 		return nil, fmt.Errorf("verify %s: %w", dir, err)
 	}
@@ -73,6 +77,7 @@ func Verify(dir string, options VerifyOptions) (*Report, error) {
 }
 
 type verification struct {
+	ctx     context.Context
 	dir     string
 	options VerifyOptions
 	report  Report
@@ -207,6 +212,9 @@ var errEnd = errors.New("end")
 // run walks entries, hashes and checkpoints in step, for as long as there are checkpoints. A last one that is not whole is a trace.
 func (v *verification) run() error {
 	for v.pointsBytes-v.pointsAt >= int64(len(Checkpoint{Size: v.tree.size + 1}.lead())+signatureChars+1) {
+		if v.ctx.Err() != nil {
+			return v.ctx.Err()
+		}
 		err := v.step(v.tree.size)
 		if errors.Is(err, errEnd) {
 			return v.against()
@@ -570,7 +578,10 @@ func (v *verification) namedFile(n int64, f NamedFile) {
 		path = filepath.Join(filepath.Dir(v.dir), path)
 	}
 	where := func(name string) string { return fmt.Sprintf("%s: named by entry %d", name, n) }
-	hashed := func(bytes int64) { v.tell(func(p *Progress) { p.Bytes += bytes }) }
+	hashed := func(bytes int64) error {
+		v.tell(func(p *Progress) { p.Bytes += bytes })
+		return v.ctx.Err()
+	}
 	got, err := digestFile(path, hashed)
 	if err != nil {
 		v.find(n, "file", where(f.Path), "%v", err)

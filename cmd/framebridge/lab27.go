@@ -313,9 +313,9 @@ Exit codes: 0 complete; 1 invalid, which contradicts itself or the contract; 4 p
 			}
 			var want *lab27.Request
 			if request != "" {
-				text, err := lab27host.ReadFile(os.DirFS(filepath.Dir(request)), filepath.Base(request), lab27.MaxRequestBytes)
+				text, err := readSmall(cmd.Context(), request)
 				if err != nil {
-					return fail(exitUsage, "--request: %w", err)
+					return unreadable(fmt.Errorf("--request: %w", err))
 				}
 				r, err := lab27.ParseRequest(text)
 				if err != nil {
@@ -629,7 +629,7 @@ displayed-surfaces-interval. It tabulates and does not judge: each run keeps its
 		Example: "  framebridge lab27 study run1 run2 -o study.md\n  framebridge lab27 study run1 --surfaces run1=displayed-surfaces.xml --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			candidates, err := readCandidates(args, surfaces)
+			candidates, err := readCandidates(cmd.Context(), args, surfaces)
 			if err != nil {
 				return err
 			}
@@ -662,21 +662,23 @@ displayed-surfaces-interval. It tabulates and does not judge: each run keeps its
 }
 
 // readCandidates reads exports of displayed surfaces, each for one of the runs, and sums up each display's intervals.
-func readCandidates(runs, flags []string) (map[string][]lab27.Candidate, error) {
+func readCandidates(ctx context.Context, runs, flags []string) (map[string][]lab27.Candidate, error) {
 	candidates := map[string][]lab27.Candidate{}
 	for _, flag := range flags {
 		run, path, ok := strings.Cut(flag, "=")
 		if !ok || !slices.Contains(runs, run) {
 			return nil, fail(exitUsage, "--surfaces: expected RUN=EXPORT.xml with one of the runs, found %q", flag)
 		}
-		f, err := os.Open(path)
+		progress := newProgress()
+		f, err := openFile(ctx, path, progress)
 		if err != nil {
-			return nil, fail(exitUsage, "%w", err)
+			return nil, err
 		}
 		rows, err := adapter.ReadXctraceSurfaces(f)
 		f.Close()
+		progress.end()
 		if err != nil {
-			return nil, fail(exitUsage, "%s: %w", path, err)
+			return nil, unreadable(fmt.Errorf("%s: %w", path, err))
 		}
 		var displays []string
 		intervals := map[string][]int64{}

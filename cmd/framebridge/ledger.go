@@ -280,7 +280,7 @@ from the true one.`,
 			o := ledger.VerifyOptions{Jobs: jobs}
 			if against != "" {
 				if o.Against, err = readSmall(cmd.Context(), against); err != nil {
-					return fail(exitUsage, "--against: %w", err)
+					return unreadable(fmt.Errorf("--against: %w", err))
 				}
 			}
 			if key != "" {
@@ -292,10 +292,10 @@ from the true one.`,
 			o.Progress = func(p ledger.Progress) {
 				progress.show("%d entries, %d files, %d MB", p.Entries, p.Files, p.Bytes>>20)
 			}
-			report, err := ledger.Verify(d, o)
+			report, err := ledger.Verify(cmd.Context(), d, o)
 			progress.end()
 			if err != nil {
-				return fail(exitUsage, "%w", err)
+				return unreadable(err)
 			}
 			if asJSON {
 				json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"ok": report.OK(), "entries": report.Entries, "files": report.Files, "bytes": report.Bytes,
@@ -394,7 +394,7 @@ func newVerifyProof() *cobra.Command {
 			}
 			proof, err := readSmall(cmd.Context(), args[0])
 			if err != nil {
-				return fail(exitUsage, "%w", err)
+				return unreadable(err)
 			}
 			e, c, err := ledger.VerifyProof(proof, verifier)
 			if err != nil {
@@ -412,10 +412,10 @@ func newVerifyProof() *cobra.Command {
 	return cmd
 }
 
-// maxSmallBytes bounds keys, checkpoints and proofs. A proof holds one entry, of 1 MiB at most.
+// maxSmallBytes bounds keys, checkpoints, requests and proofs. A proof holds one entry, of 1 MiB at most.
 const maxSmallBytes = 2 << 20
 
-// readSmall reads a key, a checkpoint or a proof, from a pipe too.
+// readSmall reads a key, a checkpoint, a request or a proof, from a pipe too.
 func readSmall(ctx context.Context, path string) ([]byte, error) {
 	f, err := input.Open(ctx, path)
 	if err != nil {
@@ -438,7 +438,7 @@ func readKey(ctx context.Context, arg string) (string, error) {
 	}
 	text, err := readSmall(ctx, arg)
 	if err != nil {
-		return "", fail(exitUsage, "--key: neither a public key nor a file with one: %w", err)
+		return "", unreadable(fmt.Errorf("--key: neither a public key nor a file with one: %w", err))
 	}
 	return string(text), nil
 }

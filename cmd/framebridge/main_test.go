@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -298,7 +297,7 @@ func TestImportOfTheRealRecording(t *testing.T) {
 	must(t, "replay", dir, "--check")
 }
 
-// Of a log of 19 KB, 8 find their place beside the 64 KiB that a session keeps until it is sealed.
+// Of a log of 17 KB, 8 find their place beside the 64 KiB that a session keeps until it is sealed.
 func TestAnImportOntoAFullDiskIsSealedAsPartialAndInTheLedger(t *testing.T) {
 	file, disk, root := realRecording(t), t.TempDir(), t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=72k"); err != nil {
@@ -542,16 +541,25 @@ func interrupt(t *testing.T, ready func() bool, args ...string) ended {
 
 // A pipe into which nobody writes any more, and nobody closes.
 func TestReadingAPipeCanBeInterrupted(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out")
+	out, bundle, root := filepath.Join(t.TempDir(), "out"), t.TempDir(), t.TempDir()
+	write(t, filepath.Join(bundle, "plan.json"), "")
+	must(t, "ledger", "init", "--root", root)
+	public := filepath.Join(root, "ledger", "key.pub")
 	for name, c := range map[string]struct {
 		args []string
 		want string
 	}{
-		"import":  {[]string{"import", "xctrace", "PIPE", "-o", out}, "interrupted"},
-		"decode":  {[]string{"decode", "PIPE"}, "interrupted"},
-		"replay":  {[]string{"replay", "PIPE"}, "interrupted"},
-		"summary": {[]string{"summary", "PIPE"}, "interrupted"},
-		"export":  {[]string{"export", "PIPE", "--format", "csv", "-o", out}, "interrupted: nothing was exported"},
+		"ledger key":   {[]string{"ledger", "append-note", "text", "--key", "PIPE", "--root", root}, "interrupted"},
+		"public key":   {[]string{"ledger", "verify", "--key", "PIPE", "--root", root}, "interrupted"},
+		"checkpoint":   {[]string{"ledger", "verify", "--against", "PIPE", "--root", root}, "interrupted"},
+		"verify-proof": {[]string{"verify-proof", "PIPE", "--key", public}, "interrupted"},
+		"request":      {[]string{"lab27", "check", bundle, "--request", "PIPE"}, "interrupted"},
+		"surfaces":     {[]string{"lab27", "study", "run", "--surfaces", "run=PIPE"}, "interrupted"},
+		"import":       {[]string{"import", "xctrace", "PIPE", "-o", out}, "interrupted"},
+		"decode":       {[]string{"decode", "PIPE"}, "interrupted"},
+		"replay":       {[]string{"replay", "PIPE"}, "interrupted"},
+		"summary":      {[]string{"summary", "PIPE"}, "interrupted"},
+		"export":       {[]string{"export", "PIPE", "--format", "csv", "-o", out}, "interrupted: nothing was exported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pipe")
@@ -564,7 +572,9 @@ func TestReadingAPipeCanBeInterrupted(t *testing.T) {
 				w, err = os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 				return err == nil
 			}
-			c.args[slices.Index(c.args, "PIPE")] = path
+			for i := range c.args {
+				c.args[i] = strings.ReplaceAll(c.args[i], "PIPE", path)
+			}
 			e := interrupt(t, opened, c.args...)
 			defer w.Close()
 			if e.code != exitPartial || e.stderr != "framebridge: "+c.want+"\n" {

@@ -205,7 +205,7 @@ func verifySession(ctx context.Context, dir, oracle string, progress *progress) 
 	show := func(doing string, done int64) {
 		progress.show("%s %d MB; oracle %d MB of lines", doing, done>>20, counted.bytes.Load()>>20)
 	}
-	err := v.hashes(dir, show)
+	err := v.hashes(ctx, dir, show)
 	if err == nil && unread == nil {
 		unread = v.Replay.run(ctx, dir, show)
 	}
@@ -274,9 +274,9 @@ func wait(asked <-chan error, tick func()) error {
 	}
 }
 
-func (v *verification) hashes(dir string, show func(doing string, done int64)) error {
+func (v *verification) hashes(ctx context.Context, dir string, show func(doing string, done int64)) error {
 	h := &v.Hashes
-	m, findings, err := ledger.VerifySession(dir, func(bytes int64) {
+	m, findings, err := ledger.VerifySession(ctx, dir, func(bytes int64) {
 		h.Bytes += bytes
 		show("hashes", h.Bytes)
 	})

@@ -333,7 +333,7 @@ func TestCtrlCSealsWhatWasRecordedAsPartial(t *testing.T) {
 	if !result.Interrupted || result.Manifest.State != ledger.StatePartial || result.Manifest.Reason != "interrupted" {
 		t.Errorf("interrupted %v, sealed %s (%s)", result.Interrupted, result.Manifest.State, result.Manifest.Reason)
 	}
-	if _, findings, err := ledger.VerifySession(o.Dir, nil); err != nil || len(findings) > 0 {
+	if _, findings, err := ledger.VerifySession(t.Context(), o.Dir, nil); err != nil || len(findings) > 0 {
 		t.Errorf("verify: %v %v", findings, err)
 	}
 	if n := len(all[p95.Receipt](read(t, o.Dir))); n < 1 {

@@ -46,7 +46,7 @@ func HostSamples(bundle fs.FS, in lab27.MatchInput) ([]lab27.HostSample, error) 
 func cut(bundle fs.FS) (fs.FS, error) {
 	less := cutBundle{bundle, map[string][]byte{}}
 	for _, name := range []string{lab27.RequestsFile, lab27.PresentedFile} {
-		text, err := ReadFile(bundle, name, lab27.MaxBundleBytes)
+		text, err := readFile(bundle, name, lab27.MaxBundleBytes)
 		if err != nil {
 			return nil, err
 		}

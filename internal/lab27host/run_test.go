@@ -63,7 +63,7 @@ func TestARunEndsAsASealedSessionWithItsBundleAndVerdict(t *testing.T) {
 	if !slices.Equal(sealed, want) {
 		t.Errorf("sealed %q", sealed)
 	}
-	if _, findings, err := ledger.VerifySession(o.Capture.Dir, nil); err != nil || len(findings) > 0 {
+	if _, findings, err := ledger.VerifySession(t.Context(), o.Capture.Dir, nil); err != nil || len(findings) > 0 {
 		t.Errorf("%v, %v", findings, err)
 	}
 }

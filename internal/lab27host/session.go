@@ -38,8 +38,15 @@ func FindBundle(path string) (string, error) {
 	return "", fmt.Errorf("%s: neither a bundle of Lab27 nor a session with one", path)
 }
 
-// ReadFile reads a file whole, which may have so many bytes and no more: what others wrote may be of any length.
-func ReadFile(files fs.FS, name string, atMost int64) ([]byte, error) {
+// readFile reads a regular file whole, which may have so many bytes and no more: what others wrote may be of any length.
+func readFile(files fs.FS, name string, atMost int64) ([]byte, error) {
+	info, err := fs.Stat(files, name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: expected a regular file, found one of mode %s", name, info.Mode())
+	}
 	f, err := files.Open(name)
 	if err != nil {
 		return nil, err
@@ -59,10 +66,10 @@ func ReadFile(files fs.FS, name string, atMost int64) ([]byte, error) {
 // the one that was sealed.
 func ReadVerdict(path string) (v lab27.Verdict, err error) {
 	dir := filepath.Join(path, BundleDir)
-	text, err := ReadFile(os.DirFS(dir), MatchFile, lab27.MaxVerdictBytes)
+	text, err := readFile(os.DirFS(dir), MatchFile, lab27.MaxVerdictBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		dir = path
-		text, err = ReadFile(os.DirFS(dir), MatchFile, lab27.MaxVerdictBytes)
+		text, err = readFile(os.DirFS(dir), MatchFile, lab27.MaxVerdictBytes)
 	}
 	if err != nil {
 		return v, err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/framebridge/framebridge/adapter"
@@ -145,6 +146,16 @@ func TestASessionIsABundleOnlyWithTheFilesOfOne(t *testing.T) {
 		if dir, err := FindBundle(path); err != nil || dir != bundle {
 			t.Errorf("%s: %q, %v", path, dir, err)
 		}
+	}
+}
+
+func TestAPipeIsNoVerdict(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, MatchFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadVerdict(dir); err == nil || !strings.Contains(err.Error(), "match.json: expected a regular file") {
+		t.Errorf("said %v", err)
 	}
 }
 

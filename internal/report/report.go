@@ -87,7 +87,7 @@ func Of(ctx context.Context, dir string, tool ledger.Tool, show func(doing strin
 	if err != nil {
 		return nil, err
 	}
-	hashes, err := r.checkHashes(dir, show)
+	hashes, err := r.checkHashes(ctx, dir, show)
 	if err != nil {
 		return nil, err
 	}
@@ -128,10 +128,10 @@ func (w *watchedLog) Next(e *ledger.Event) error {
 }
 
 // checkHashes compares the files with the manifest.
-func (r *Report) checkHashes(dir string, show func(doing string, bytes int64)) (Check, error) {
+func (r *Report) checkHashes(ctx context.Context, dir string, show func(doing string, bytes int64)) (Check, error) {
 	c := Check{Name: "Files and hashes"}
 	hashed := int64(0)
-	m, findings, err := ledger.VerifySession(dir, func(bytes int64) {
+	m, findings, err := ledger.VerifySession(ctx, dir, func(bytes int64) {
 		hashed += bytes
 		show("hashing", hashed)
 	})
