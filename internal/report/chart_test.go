@@ -51,7 +51,6 @@ func TestScales(t *testing.T) {
 	}
 }
 
-// columnsOf collects frames of one display that stand at hostNs.
 // frameOf is a frame of display 1 on a device that counts in ns; its refresh interval is not known.
 func frameOf(frameTimeNs int64) *adapter.Record {
 	return &adapter.Record{Fields: adapter.HasDisplayID | adapter.HasHostNs | adapter.HasQuality | adapter.HasTimebase | adapter.HasEndMach | adapter.HasPreviousMach | adapter.HasFrameTime,
@@ -59,6 +58,7 @@ func frameOf(frameTimeNs int64) *adapter.Record {
 		PresentationNs: 5_000 + frameTimeNs, FrameTimeNs: frameTimeNs}
 }
 
+// columnsOf collects frames of one display that stand at hostNs.
 func columnsOf(hostNs, frameTimeNs []int64) *collector {
 	low, high := slices.Min(frameTimeNs), slices.Max(frameTimeNs)
 	s := &summary.Summary{FirstHostNs: slices.Min(hostNs), LastHostNs: slices.Max(hostNs),

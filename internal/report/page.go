@@ -142,6 +142,12 @@ func (r *Report) shownDisplays() (list []shownDisplay) {
 			count("frames", "frames", s.Frames, "raw records of this display"),
 			count("frames lost", "droppedBefore", s.DroppedBefore, "known to be missing, from the frames' numbers"),
 		}}
+		if s.UnknownLosses > 0 {
+			shown.Figures = append(shown.Figures, count("losses of unknown number", "unknownLosses", s.UnknownLosses, "places where more frames are missing, and nobody knows how many"))
+		}
+		if s.Contradicted > 0 {
+			shown.Figures = append(shown.Figures, count("contradicted", "contradicted", s.Contradicted, "frames with other figures than their native integers give; they count nowhere else"))
+		}
 		for _, quality := range slices.Sorted(maps.Keys(s.ByQuality)) {
 			shown.Qualities = append(shown.Qualities, row{quality, fmt.Sprint(s.ByQuality[quality])})
 		}

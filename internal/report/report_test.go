@@ -153,6 +153,38 @@ func TestFramesWhoseFiguresCountNowhereHaveNoPlaceInTheCharts(t *testing.T) {
 	}
 }
 
+func TestLossesOfUnknownNumberAndContradictedFramesAreOnThePage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(recorded(t, sessiontest.Session{Seconds: 20}), "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page := made(t, logOf(t, strings.TrimSpace(string(text))))
+	for _, name := range []string{"unknownLosses", "contradicted"} {
+		if strings.Contains(page, name) {
+			t.Errorf("%s is on the page of a session without any", name)
+		}
+	}
+	lost, contradicted := 0, 0
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for i, line := range lines {
+		switch {
+		case !strings.Contains(line, `"displayId":1,`) || !strings.Contains(line, `"quality":"valid"`):
+		case lost < 3:
+			lost++
+			lines[i] = strings.NewReplacer(`"quality":"valid"`, `"quality":"source-gap"`, `"droppedBefore":0`, `"droppedBefore":null`).Replace(line)
+		case contradicted < 2:
+			contradicted++
+			lines[i] = regexp.MustCompile(`"refreshMultiple":[0-9.]+`).ReplaceAllString(line, `"refreshMultiple":1.0001`)
+		}
+	}
+	_, page = made(t, logOf(t, lines...))
+	for _, words := range []string{`data-figure="displays.0.unknownLosses">3<`, `data-figure="displays.0.contradicted">2<`} {
+		if !strings.Contains(page, words) {
+			t.Errorf("the page lacks %q", words)
+		}
+	}
+}
+
 // The log of a recording that goes on has frames when it is drawn that were not there when it was counted.
 func TestAFrameThatWasNotCountedYetIsDrawnWithinTheChart(t *testing.T) {
 	c := newCollector(&summary.Summary{LastHostNs: 60e9, Displays: []*summary.Display{{DisplayID: 1, Frames: 1}}})
