@@ -22,8 +22,8 @@
 //   - Torn bytes at the end of a killed session's log are moved to events.torn, since session.end has to follow the last whole line;
 //     those at the end of wire.bin stay in place. The manifest gives both offsets and the hashes of all.
 //   - session.end of a recovered session carries the hostNs of the line before: nobody read the dead process's clock at its end.
-//   - The only thing ever removed is what another file was proved to hold: events.jsonl after events.jsonl.zst was read back and
-//     hashed, and files that were never finished.
+//   - The only things ever removed are one form of the log where the other was proved to hold it (events.jsonl after events.jsonl.zst was
+//     read back, or events.jsonl.zst of a sealing that was killed before its manifest), files that were never finished, and the lock.
 //   - A session is files and directories. Links, pipes and devices are not sealed, not read, and found by a verification: what they lead
 //     to has no hash.
 //   - A file system that keeps the mode of a file as it is does not fail a sealing: read-only is against mistakes, the hashes are what

@@ -10,6 +10,8 @@ import (
 type Finding struct {
 	Where string // a file, with line, byte or entry where that is known
 	What  string // what was expected and what was found
+	// Leftover says that an interrupted sealing left it in a session. Recover removes it; no byte that was sealed is another for it.
+	Leftover bool `json:"-"`
 }
 
 func (f Finding) String() string { return f.Where + ": " + f.What }
@@ -62,7 +64,7 @@ func (f *findings) merged() []Finding {
 		list = append(list, one.Finding)
 	}
 	if f.dropped > 0 {
-		list = append(list, Finding{"ledger", fmt.Sprintf("%d more findings", f.dropped)})
+		list = append(list, Finding{Where: "ledger", What: fmt.Sprintf("%d more findings", f.dropped)})
 	}
 	return list
 }

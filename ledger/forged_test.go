@@ -2,8 +2,10 @@ package ledger
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,8 +56,18 @@ func TestWhatIsNoFileOfASealedSessionIsFound(t *testing.T) {
 			path := filepath.Join(dir, "events.jsonl.zst")
 			return errors.Join(os.Rename(path, path+".moved"), os.Symlink(path+".moved", path), os.Rename(path+".moved", dir+".moved"))
 		}},
-		{"a lock", "lock", "`framebridge recover` removes it",
+		{"a lock that holds something else", "lock", "`framebridge recover` removes it",
 			func(dir string) error { return os.WriteFile(filepath.Join(dir, "lock"), []byte("anything"), 0o644) }},
+		{"a lock that holds more than who held it", "lock", "`framebridge recover` removes it", func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "lock"), []byte(`{"pid":7,"sinceWallNs":8,"more":"hidden"}`+"\n"), 0o644)
+		}},
+		{"something behind the lock's line", "lock", "`framebridge recover` removes it", func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "lock"), []byte(`{"pid":7,"sinceWallNs":8}`+"\n   hidden"), 0o644)
+		}},
+		{"another log than the compressed one", "events.jsonl", "the manifest does not name it",
+			func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, "events.jsonl"), []byte(startLine), 0o644)
+			}},
 		{"an unfinished manifest", "manifest.json.tmp", "`framebridge recover` removes it",
 			func(dir string) error { return os.WriteFile(filepath.Join(dir, "manifest.json.tmp"), nil, 0o644) }},
 	} {
@@ -70,6 +82,51 @@ func TestWhatIsNoFileOfASealedSessionIsFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a process leaves that is killed between the manifest and its last step: the lock, and of a log that it compressed the original.
+func TestWhatAnInterruptedSealingLeftIsToldAndChangesNothing(t *testing.T) {
+	root := t.TempDir()
+	dir := SessionDir(root, "s")
+	if _, _, err := recordThrough(osDisk{}, dir, true); err != nil {
+		t.Fatal(err)
+	}
+	e, err := SessionEntry(root, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := mustOpen(t, Dir(root))
+	if _, err := w.Append(e); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := OpenLines(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := io.ReadAll(lines)
+	if err = errors.Join(err, lines.Close()); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "events.jsonl"), log)
+	const what = "an interrupted sealing left it, and what was sealed is as it was; `framebridge recover` removes it"
+	for _, lock := range []string{"", `{"pid":7,"sinceWallNs":8}` + "\n", `{"pid":7,"sinceWallNs":8}` + "\n" + strings.Repeat(" ", 1000)} {
+		writeFile(t, filepath.Join(dir, "lock"), []byte(lock))
+		_, found, err := VerifySession(t.Context(), dir, nil)
+		if want := []Finding{{"lock", what, true}, {"events.jsonl", what, true}}; err != nil || !slices.Equal(found, want) {
+			t.Errorf("lock %.30q: found %v (%v), want %v", lock, found, err, want)
+		}
+		r := mustVerify(t, Dir(root), VerifyOptions{})
+		if want := []Finding{{"sessions/s/events.jsonl: named by entry 1", what, true}, {"sessions/s/lock: named by entry 1", what, true}}; !r.OK() || !slices.Equal(r.Leftovers, want) {
+			t.Errorf("lock %.30q: the ledger finds %v, left %v, want %v", lock, r.Findings, r.Leftovers, want)
+		}
+	}
+	if _, err := Recover(dir, Tool{}, 9); !errors.Is(err, ErrSealed) {
+		t.Errorf("recover: %v, want %v", err, ErrSealed)
+	}
+	checkSealed(t, dir)
 }
 
 func TestManifestThatIsNoFileIsNotRead(t *testing.T) {

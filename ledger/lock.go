@@ -119,6 +119,30 @@ func heldBy(f io.ReaderAt, path string) *HeldError {
 	return held
 }
 
+// isLock reports whether a file is a lock as its holder leaves it: the line that names him and what was kept of the disk behind it, or
+// nothing where that was given back.
+func isLock(path string) bool {
+	f, err := openRegular(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, reserveBytes+1))
+	if err != nil || len(text) > reserveBytes {
+		return false
+	}
+	if len(text) == 0 {
+		return true
+	}
+	line, pad, _ := bytes.Cut(text, []byte("\n"))
+	var h holder
+	if json.Unmarshal(line, &h) != nil {
+		return false
+	}
+	again, err := json.Marshal(h)
+	return err == nil && bytes.Equal(line, again) && len(bytes.Trim(pad, " ")) == 0
+}
+
 // Holder says who holds the lock of a session directory or ledger directory, nil where nobody does. It changes nothing, so it
 // works on a read-only disk too.
 func Holder(dir string) (*HeldError, error) {

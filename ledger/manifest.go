@@ -240,36 +240,41 @@ func listSession(dir string) (*contents, error) {
 
 // VerifySession compares a sealed session with its manifest: that the same files are there, their sizes and hashes, and the counts of
 // lines. It tells progress, which may be nil, how many bytes of the files came. An error means that it could not look, or that ctx ended;
-// findings are what it saw.
+// findings are what it saw, the leftovers last.
 func VerifySession(ctx context.Context, dir string, progress func(bytes int64)) (*Manifest, []Finding, error) {
 	m, err := ReadManifest(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%s is not sealed: it has no %s: %w", dir, ManifestName, err)
 	}
 	if err != nil {
-		return nil, []Finding{{ManifestName, err.Error()}}, nil
+		return nil, []Finding{{Where: ManifestName, What: err.Error()}}, nil
 	}
-	var found []Finding
+	var found, leftovers []Finding
 	report := func(where, format string, args ...any) {
-		found = append(found, Finding{where, fmt.Sprintf(format, args...)})
+		found = append(found, Finding{Where: where, What: fmt.Sprintf(format, args...)})
 	}
 	err = verifyFiles(dir, m, func(bytes int64) error {
 		if progress != nil {
 			progress(bytes)
 		}
 		return ctx.Err()
-	}, report)
+	}, report, func(where string) { leftovers = append(leftovers, leftover(where)) })
 	if err == nil && len(found) == 0 { // what a damaged log tells says nothing more
 		err = verifyManifest(dir, m, func(int64) error { return ctx.Err() }, report)
 	}
 	if ctx.Err() != nil {
 		return nil, nil, ctx.Err() // some findings are that it ended
 	}
-	return m, found, err
+	return m, append(found, leftovers...), err
 }
 
-// verifyFiles compares the files of a session with what its manifest says of them.
-func verifyFiles(dir string, m *Manifest, saw func(bytes int64) error, report func(where, format string, args ...any)) error {
+func leftover(where string) Finding {
+	return Finding{Where: where, What: "an interrupted sealing left it, and what was sealed is as it was; `framebridge recover` removes it", Leftover: true}
+}
+
+// verifyFiles compares the files of a session with what its manifest says of them. It tells left of those which a process that was killed
+// right after the manifest had not removed yet; what they hold must be what it left, so that nothing can be hidden there.
+func verifyFiles(dir string, m *Manifest, saw func(bytes int64) error, report func(where, format string, args ...any), left func(where string)) error {
 	held, err := listSession(dir)
 	if err != nil {
 		return err
@@ -278,7 +283,12 @@ func verifyFiles(dir string, m *Manifest, saw func(bytes int64) error, report fu
 		report(s.name, "expected files and directories only, found %s", s.kind)
 	}
 	for _, name := range held.leftover {
-		report(name, "an interrupted sealing left it; `framebridge recover` removes it")
+		path := filepath.Join(dir, name)
+		if name == lockName && isLock(path) {
+			left(name)
+		} else {
+			report(name, "it is not what a sealing leaves behind its manifest; `framebridge recover` removes it")
+		}
 	}
 	listed := map[string]bool{}
 	for _, f := range m.Files {
@@ -296,10 +306,25 @@ func verifyFiles(dir string, m *Manifest, saw func(bytes int64) error, report fu
 		}
 		compare(report, f, got.file(f.Name))
 	}
+	named, other, err := m.log()
+	if err != nil {
+		return err
+	}
 	for _, name := range held.files {
-		if !listed[name] {
-			report(name, "the manifest does not name it")
+		if listed[name] {
+			continue
 		}
+		if name == other && named.Inside != nil {
+			got, err := digestFile(filepath.Join(dir, name), saw)
+			if err != nil {
+				return err
+			}
+			if got.file(named.Inside.Name) == *named.Inside {
+				left(name)
+				continue
+			}
+		}
+		report(name, "the manifest does not name it")
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ var errNotCompressed = errors.New("sealed without compression")
 // an error too, once it is on disk.
 func finishSeal(d disk, dir string, m *Manifest, known map[string]digest, compress bool) (*Manifest, error) {
 	var notCompressed error
+	proved := false
 	held, err := listSession(dir)
 	if err != nil {
 		return nil, err
@@ -49,6 +50,7 @@ func finishSeal(d disk, dir string, m *Manifest, known map[string]digest, compre
 				notCompressed = fmt.Errorf("%w: %w", errNotCompressed, err)
 				break
 			}
+			proved = true
 			inside := entry
 			entry = packed.file(CompressedName)
 			entry.Inside = &inside
@@ -69,18 +71,18 @@ func finishSeal(d disk, dir string, m *Manifest, known map[string]digest, compre
 		}
 		return m, err // of syncing the directory
 	}
-	return m, errors.Join(notCompressed, tidy(d, dir, m))
+	return m, errors.Join(notCompressed, tidy(d, dir, m, proved))
 }
 
 // tidy makes the files of a sealed session read-only and removes what it no longer needs: the form of the log that its manifest does not
-// name, where the other was proved to hold it, what was never finished, and last the lock.
-func tidy(d disk, dir string, m *Manifest) error {
+// name, where the other holds it, what was never finished, and last the lock. proved says that the sealing has just read back the other.
+func tidy(d disk, dir string, m *Manifest, proved bool) error {
 	named, other, err := m.log()
 	if err != nil {
 		return err
 	}
 	gone := []string{ManifestName + unfinished, CompressedName + unfinished, other, lockName}
-	if _, err := os.Lstat(filepath.Join(dir, other)); err == nil {
+	if _, err := os.Lstat(filepath.Join(dir, other)); err == nil && !proved {
 		if err := proveHeld(dir, named, other); err != nil {
 			return fmt.Errorf("%s is not removed, since %s does not hold it: %w; put that back as it was sealed, or move this one elsewhere",
 				filepath.Join(dir, other), named.Name, err)
@@ -227,7 +229,7 @@ func alreadySealed(d disk, dir string, m *Manifest, err error) (*Manifest, error
 	if err != nil {
 		return nil, fmt.Errorf("recover %s: %w", dir, err)
 	}
-	if err := tidy(d, dir, m); err != nil {
+	if err := tidy(d, dir, m, false); err != nil {
 		return m, fmt.Errorf("recover %s: %w", dir, err)
 	}
 	return m, fmt.Errorf("%s: %w", dir, ErrSealed)

@@ -298,8 +298,9 @@ func (s *Session) writeOut(events, wire []byte, durable bool) error {
 // Seal appends session.end (whose counts of types it fills in), writes the manifest, makes every file read-only and frees the lock. With
 // compress, events.jsonl is replaced by events.jsonl.zst.
 //
-// Where the disk has failed, now or before, it seals what is on disk as partial. Then both the manifest and the error are returned; a
-// nil manifest means that the session is not sealed, and Recover may do it when the disk is mended.
+// Where the disk has failed, now or before, it seals what is on disk as partial. Then both the manifest and the error are returned, as they
+// are where only the last steps behind the manifest failed, or the compressing: the session is sealed. A nil manifest means that it is not,
+// and Recover may do it when the disk is mended.
 func (s *Session) Seal(hostNs int64, state State, reason string, extra map[string]int64, compress bool) (*Manifest, error) {
 	s.ioMu.Lock()
 	defer s.ioMu.Unlock()
@@ -334,7 +335,10 @@ func (s *Session) Seal(hostNs int64, state State, reason string, extra map[strin
 	if errors.Is(failed, ErrVanished) {
 		return nil, fmt.Errorf("seal %s: %w", s.dir, failed)
 	}
-	m, err := recoverDir(s.disk, s.dir, s.start.Tool, readable(fmt.Sprintf("%s; the disk failed: %v", reason, failed)))
+	if reason != "" {
+		reason += "; "
+	}
+	m, err := recoverDir(s.disk, s.dir, s.start.Tool, readable(fmt.Sprintf("%sthe disk failed: %v", reason, failed)))
 	return m, fmt.Errorf("seal %s: %w", s.dir, errors.Join(failed, err))
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -40,11 +41,13 @@ type Report struct {
 	// Unfinished are the traces of an append that was interrupted: nothing in them had been acknowledged, and the next OpenWriter
 	// finishes it or sets it aside.
 	Unfinished []Finding
+	// Leftovers are what interrupted sealings left in sessions that entries name: what was sealed is as it was.
+	Leftovers []Finding
 	// Writer is who held the lock when the verification began. What stood behind the last checkpoint was then left to him.
 	Writer *HeldError
 }
 
-// OK says that nothing is wrong, and nothing unfinished.
+// OK says that nothing is wrong, and no append unfinished.
 func (r *Report) OK() bool { return len(r.Findings) == 0 && len(r.Unfinished) == 0 }
 
 // Verify reads the whole ledger in dir: that its entries hash into the tree as stored, that every checkpoint is signed and tells the root
@@ -73,6 +76,7 @@ func Verify(ctx context.Context, dir string, options VerifyOptions) (*Report, er
 		return nil, fmt.Errorf("verify %s: %w", dir, err)
 	}
 	v.report.Findings = v.findings.merged()
+	slices.SortFunc(v.report.Leftovers, func(a, b Finding) int { return strings.Compare(a.Where, b.Where) })
 	return &v.report, nil
 }
 
@@ -519,7 +523,7 @@ func (v *verification) unfinishedFile(n int64, where string, rest io.Reader, wan
 }
 
 func (v *verification) trace(where, format string, args ...any) {
-	v.report.Unfinished = append(v.report.Unfinished, Finding{where, fmt.Sprintf(format, args...)})
+	v.report.Unfinished = append(v.report.Unfinished, Finding{Where: where, What: fmt.Sprintf(format, args...)})
 }
 
 // against compares with a checkpoint that was kept elsewhere.
@@ -596,10 +600,15 @@ func (v *verification) namedFile(n int64, f NamedFile) {
 		return
 	}
 	dir := filepath.Dir(path)
+	inSession := func(name string) string { return where(filepath.ToSlash(filepath.Join(filepath.Dir(f.Path), name))) }
 	m, err := ReadManifest(dir)
 	if err == nil {
 		err = verifyFiles(dir, m, hashed, func(name, format string, args ...any) {
-			v.find(n, "file", where(filepath.ToSlash(filepath.Join(filepath.Dir(f.Path), name))), format, args...)
+			v.find(n, "file", inSession(name), format, args...)
+		}, func(name string) {
+			v.telling.Lock()
+			defer v.telling.Unlock()
+			v.report.Leftovers = append(v.report.Leftovers, leftover(inSession(name)))
 		})
 		v.tell(func(p *Progress) { p.Files += int64(len(m.Files)) })
 	}
@@ -636,5 +645,5 @@ func (v *verification) tell(change func(*Progress)) {
 }
 
 func (v *verification) find(n int64, class, where, format string, args ...any) {
-	v.findings.add(found{n, n, class, Finding{where, fmt.Sprintf(format, args...)}})
+	v.findings.add(found{n, n, class, Finding{Where: where, What: fmt.Sprintf(format, args...)}})
 }

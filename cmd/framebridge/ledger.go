@@ -299,7 +299,7 @@ from the true one.`,
 			}
 			if asJSON {
 				json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"ok": report.OK(), "entries": report.Entries, "files": report.Files, "bytes": report.Bytes,
-					"findings": report.Findings, "unfinished": report.Unfinished, "key": report.Key})
+					"findings": report.Findings, "unfinished": report.Unfinished, "leftovers": report.Leftovers, "key": report.Key})
 			} else {
 				printVerification(cmd.OutOrStdout(), report, against != "")
 			}
@@ -320,7 +320,7 @@ func printVerification(w io.Writer, r *ledger.Report, against bool) {
 	for _, f := range r.Findings {
 		fmt.Fprintln(w, "WRONG ", f)
 	}
-	for _, f := range r.Unfinished {
+	for _, f := range append(r.Unfinished, r.Leftovers...) {
 		fmt.Fprintln(w, "unfinished ", f)
 	}
 	if r.Writer != nil {

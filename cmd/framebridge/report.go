@@ -21,8 +21,8 @@ func newReport() *cobra.Command {
 rates and segments, frames by process, what was checked and what was not, identities and hashes. Its figures are those of
 framebridge summary. While writing, it compares the files with the manifest and computes every publication again.
 
-A chart's column shows the shortest and the longest of its time, so that no spike is hidden. Exit code 1: the report is
-written, and tells that a check failed.`,
+A chart's column shows the shortest and the longest of its time, so that no spike is hidden. Exit codes: 0 written; 1
+written, and it tells that a check failed; 2 the session cannot be read, or the name is taken; 4 interrupted, nothing is left.`,
 		Example: "  framebridge demo -o run1 && framebridge report run1 && xdg-open run1.html",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,6 +58,9 @@ func writeReport(ctx context.Context, dir, path string) (*report.Report, error) 
 	}
 	unfinished := path + ".unfinished"
 	f, err := os.OpenFile(unfinished, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return nil, fail(exitUsage, "%s: %w: another report is being written there, or one that was killed left it; remove it, or give another name with -o", unfinished, os.ErrExist)
+	}
 	if err != nil {
 		return nil, fail(exitUsage, "%w", err)
 	}

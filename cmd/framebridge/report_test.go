@@ -212,6 +212,8 @@ func TestReportErrorsNamePlaceAndRemedy(t *testing.T) {
 	if err := os.WriteFile(taken, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	killed := filepath.Join(t.TempDir(), "killed.html")
+	write(t, killed+".unfinished", "")
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -221,6 +223,7 @@ func TestReportErrorsNamePlaceAndRemedy(t *testing.T) {
 		"nothing there":    {[]string{"report", dir + "/nothing"}, exitUsage, "no such file"},
 		"a file":           {[]string{"report", filepath.Join(dir, "events.jsonl")}, exitUsage, "expected a session's directory"},
 		"taken":            {[]string{"report", dir, "-o", taken}, exitUsage, "give another name with -o"},
+		"left by a kill":   {[]string{"report", dir, "-o", killed}, exitUsage, killed + ".unfinished: file already exists: another report is being written there, or one that was killed left it; remove it"},
 		"into the session": {[]string{"report", dir, "-o", filepath.Join(dir, "report.html")}, exitUsage, "elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,8 @@ func newVerify() *cobra.Command {
   replay   this program's own window does the same, as replay --check
 
 The oracle is looked for beside this program and in PATH; ./scripts/build puts both into ./bin. Under go run it is built on
-the spot. Exit codes: 0 all as recorded; 1 something differs; 2 the session cannot be read, or is not sealed; 3 there is no oracle.`,
+the spot. Exit codes: 0 all as recorded; 1 something differs; 2 the session cannot be read, or is not sealed; 3 there is no oracle;
+4 interrupted.`,
 		Example: "  framebridge demo -o run1 && framebridge verify run1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -151,6 +152,8 @@ type hashCheck struct {
 	Files    int      `json:"files"`
 	Bytes    int64    `json:"bytes"`
 	Findings []string `json:"findings"`
+	// Leftovers are what an interrupted sealing left there: nothing that was sealed is another for them.
+	Leftovers []string `json:"leftovers,omitempty"`
 }
 
 // oracleCheck is the oracle's report, as far as it is used here.
@@ -285,9 +288,13 @@ func (v *verification) hashes(ctx context.Context, dir string, show func(doing s
 	}
 	h.Findings = []string{}
 	for _, f := range findings {
-		h.Findings = append(h.Findings, f.String())
+		if f.Leftover {
+			h.Leftovers = append(h.Leftovers, f.String())
+		} else {
+			h.Findings = append(h.Findings, f.String())
+		}
 	}
-	h.OK = len(findings) == 0
+	h.OK = len(h.Findings) == 0
 	if m != nil {
 		h.Files, v.SessionID, v.State, v.Evidence = len(m.Files), m.SessionID, stateText(m), string(m.Evidence)
 	}
@@ -353,6 +360,9 @@ func (v *verification) print(w io.Writer) error {
 	line("oracle", "%s  %d records and %d publications computed from native integers, %d figures compared", verdict[v.Oracle.OK], v.Oracle.Records, v.Oracle.Publications, v.Oracle.Compared)
 	line("replay", "%s  %d publications computed by this program's own window", verdict[v.Replay.OK], v.Replay.Publications)
 	v.printFindings(&b)
+	for _, f := range v.Hashes.Leftovers {
+		line("leftover", "%s", f)
+	}
 	if v.Unfinished != "" {
 		line("unfinished", "%s", v.Unfinished)
 	}

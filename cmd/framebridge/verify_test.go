@@ -161,6 +161,10 @@ func verifyTrouble(t *testing.T, dir string) {
 	}
 	expect("a file more", command(t, "verify", replaced), exitMismatch, "notes.txt: the manifest does not name it", "oracle     ok")
 
+	killed := copySession(t, dir)
+	write(t, filepath.Join(killed, "lock"), "")
+	expect("a sealing that was killed at its end", command(t, "verify", killed), exitOK, "hashes     ok", "\nleftover   lock: an interrupted sealing left it", "no byte of the session has changed")
+
 	// What a damaged log is, the hashes say also where nothing else can read it.
 	cut := copySession(t, dir)
 	if err := os.Truncate(filepath.Join(cut, ledger.EventsName), 0); err != nil {

@@ -136,19 +136,25 @@ func (r *Report) checkHashes(ctx context.Context, dir string, show func(doing st
 		show("hashing", hashed)
 	})
 	r.manifest = m
+	wrong := 0
+	for _, f := range findings {
+		if !f.Leftover {
+			wrong++
+		}
+	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		c.Outcome, c.Text = NotMade, "The session is not sealed: nothing says what its files should hold."
 	case err != nil:
 		return c, err
-	case len(findings) > 0:
-		c.Outcome, c.Text = Failed, fmt.Sprintf("%d differences from manifest.json: this is not what was sealed.", len(findings))
-		for _, f := range findings {
-			c.detail(f.String())
-		}
+	case wrong > 0:
+		c.Outcome, c.Text = Failed, fmt.Sprintf("%d differences from manifest.json: this is not what was sealed.", wrong)
 	default:
 		c.Outcome = Passed
 		c.Text = "Every file is byte for byte what manifest.json names. Who keeps that file, or the ledger's entry of it, elsewhere can tell whether all was changed together."
+	}
+	for _, f := range findings {
+		c.detail(f.String())
 	}
 	return c, nil
 }

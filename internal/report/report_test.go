@@ -106,6 +106,17 @@ func TestReportOfAChangedFileRaisesAnAlarm(t *testing.T) {
 	}
 }
 
+func TestALeftoverOfAnInterruptedSealingIsToldWithoutAnAlarm(t *testing.T) {
+	dir := recorded(t, sessiontest.Session{Seconds: 20})
+	if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, page := made(t, dir)
+	if !r.Passed() || !strings.Contains(page, "lock: an interrupted sealing left it") {
+		t.Errorf("checks %v", r.Checks)
+	}
+}
+
 // Nobody sealed this one, and one publication says a microsecond too much. The charts show the whole session all the same.
 func TestReportNamesThePublicationThatIsNotWhatTheEventsGive(t *testing.T) {
 	sealed := recorded(t, sessiontest.Session{Seconds: 20})
