@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -556,4 +557,74 @@ func TestNothingOfBeforeTheSwitchCountsAfterIt(t *testing.T) {
 		}
 	}
 	t.Error("P95 was never valid after the return")
+}
+
+// onOldRelease records on a release that does not tell the foreground, while the cable is pulled and put back for each of aways. What
+// an away names happens meanwhile, and nobody sees it.
+func onOldRelease(t *testing.T, o Options, aways ...[]string) (s *session, onScreen string, notices []string) {
+	lab := startLab(t, "15.8", "[{for: 1h, hz: 60}]")
+	defer lab.Close()
+	o.Notice = func(text string) { notices = append(notices, text) }
+	o.Around = func(ctx context.Context, _ Started) error {
+		for _, away := range aways {
+			time.Sleep(1500 * time.Millisecond)
+			for _, kind := range slices.Concat([]string{"disconnect"}, away, []string{"connect"}) {
+				if _, err := lab.Apply(ctx, udid, sim.Fault{Kind: kind}); err != nil {
+					return err
+				}
+			}
+			for deadline := time.Now().Add(10 * time.Second); lab.Status()[0].Taps == 0; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					return errors.New("the recording did not come back in ten seconds")
+				}
+			}
+		}
+		time.Sleep(2500 * time.Millisecond)
+		return nil
+	}
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	return read(t, o.Dir), lab.Status()[0].Foreground, notices
+}
+
+func TestWhatHappenedToTheAppUnseenIsNotTakenForTheForeground(t *testing.T) {
+	unseen := []string{"relaunch", "background"}
+	for _, c := range []struct {
+		name    string
+		options Options
+		aways   [][]string
+		states  string
+		screen  string
+		quality p95.Quality
+		notices int
+	}{
+		{"another life in the background, and a second reconnection", Options{Foreground: true, NoLaunch: true}, [][]string{unseen, {}},
+			"foreground by operator", "", p95.Background, 1},
+		{"another life that a second reconnection must not bring forward", Options{Launch: true}, [][]string{unseen, {}},
+			"foreground by launch", "", p95.Background, 1},
+		{"the same life, to the background", Options{Foreground: true, NoLaunch: true}, [][]string{{"background"}},
+			"foreground by operator, background by process-list", "", p95.Background, 1},
+		{"the same life, which may be brought forward", Options{Foreground: true}, [][]string{{"background"}},
+			"foreground by operator", "com.example.app", p95.Valid, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := options(t, 0)
+			o.Launch, o.NoLaunch, o.Foreground = c.options.Launch, c.options.NoLaunch, c.options.Foreground
+			s, screen, notices := onOldRelease(t, o, c.aways...)
+			if got := strings.Join(states(s), ", "); got != c.states {
+				t.Errorf("words on the foreground: %s; want %s", got, c.states)
+			}
+			receipts := all[p95.Receipt](s)
+			if last := receipts[len(receipts)-1]; last.Quality != c.quality || last.ReconnectGeneration.N != int64(len(c.aways)) {
+				t.Errorf("last publication %s in reconnect generation %d, want %s in %d", last.Quality, last.ReconnectGeneration.N, c.quality, len(c.aways))
+			}
+			if screen != c.screen {
+				t.Errorf("%q is on the screen, want %q", screen, c.screen)
+			}
+			if len(notices) != c.notices || strings.Contains(strings.Join(notices, ""), "--foreground") == c.options.Foreground && c.notices > 0 {
+				t.Errorf("notices %q, want %d that name --foreground only where it was not given", notices, c.notices)
+			}
+		})
+	}
 }

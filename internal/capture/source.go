@@ -67,6 +67,7 @@ type connection struct {
 	pid     int64            // of the app; 0 where it does not run
 	inFront bool
 	by      string // who says inFront; "" where nobody can
+	unsure  bool   // nobody can, and the user is to be told so
 }
 
 // listProcesses asks what runs, and keeps the names: FrameUpdate tells contributors by pid alone.
@@ -175,34 +176,40 @@ func (s *source) findApp(ctx context.Context, c *connection, first bool) (err er
 	}
 	i := slices.IndexFunc(list, func(p device.Process) bool { return p.PID == c.pid })
 	sameLife := !first && c.pid == s.appPID.Load()
-	switch wasInFront := sameLife && s.inFront.Load(); {
+	switch {
 	case i >= 0 && list[i].HasForeground:
 		c.inFront, c.by = list[i].Foreground, "process-list"
-	case s.o.Foreground && (first || wasInFront):
+	case first && s.o.Foreground:
 		c.inFront, c.by = true, "operator"
-	case wasInFront && !s.o.NoLaunch:
-		// It was in the foreground when the connection broke and nobody saw what happened since. Starting a running app brings it there.
-		if err := c.launch(ctx, s.o.BundleID, false); err != nil {
-			s.log.Warn().Err(err).Msg("whether the app is in the foreground is not known")
-			c.by = "process-list"
+	case sameLife && s.inFront.Load():
+		// It was in the foreground when the connection broke, and nobody saw what happened since, the operator neither. Starting a running
+		// app brings it there.
+		if !s.o.NoLaunch {
+			if err = c.launch(ctx, s.o.BundleID, false); err == nil {
+				return nil
+			}
+			s.log.Warn().Err(err).Msg("the app cannot be brought to the foreground")
 		}
-	case wasInFront:
-		c.by = "process-list" // it does not say that the app is in the foreground, so that counts as not
+		c.by, c.unsure = "process-list", true // it does not say that the app is in the foreground, so that counts as not
 	case !sameLife:
-		s.foregroundUnknown(c)
+		c.unsure = true
 	}
 	return nil
 }
 
 // foregroundUnknown tells the user that P95 waits for a word on the foreground.
 func (s *source) foregroundUnknown(c *connection) {
-	s.notice(fmt.Sprintf("iOS %s does not tell whether %s is in the foreground: P95 stays null until it comes there; if it is there from the start, say so with --foreground",
-		c.phone.OSVersion, s.o.BundleID))
+	text := fmt.Sprintf("iOS %s does not tell whether %s is in the foreground: P95 stays null until it comes there", c.phone.OSVersion, s.o.BundleID)
+	if !s.o.Foreground {
+		text += "; if it is there from the start, say so with --foreground"
+	}
+	s.notice(text)
 }
 
-func (c *connection) launch(ctx context.Context, bundleID string, afresh bool) (err error) {
-	if c.pid, err = c.procs.Launch(ctx, bundleID, afresh); err == nil {
-		c.inFront, c.by = true, "launch"
+func (c *connection) launch(ctx context.Context, bundleID string, afresh bool) error {
+	pid, err := c.procs.Launch(ctx, bundleID, afresh)
+	if err == nil {
+		c.pid, c.inFront, c.by = pid, true, "launch"
 	}
 	return err
 }
@@ -288,9 +295,11 @@ func causeOf(err error) string {
 
 // serve announces a connection and hands over what comes from it, until something of it fails.
 func (s *source) serve(ctx context.Context, c *connection) error {
-	if !s.do(ctx, func(r *Recorder) { s.announce(r, c) }) {
+	announced := make(chan struct{}) // before anything comes that is judged by it
+	if !s.do(ctx, func(r *Recorder) { s.announce(r, c); close(announced) }) {
 		return ctx.Err()
 	}
+	<-announced
 	select {
 	case <-s.retapWanted: // of a connection that ended before it came to that
 	default:
@@ -318,22 +327,30 @@ func (s *source) announce(r *Recorder, c *connection) {
 	if c.pid != 0 {
 		b = s.lineage.app(s.o.BundleID, c.pid)
 	}
-	s.appPID.Store(c.pid)
 	r.NameProcesses(c.names)
-	r.Bind(nowNs, b)
+	s.bind(r, nowNs, b, c.pid)
 	r.Bridge(c.bridge)
 	if c.pid == 0 {
 		s.setForeground(r, false, "process-list")
 	} else if c.by != "" {
 		s.setForeground(r, c.inFront, c.by)
 	}
+	if c.unsure {
+		s.foregroundUnknown(c)
+	}
+}
+
+// bind binds b, of which pid runs. Of another life of the app nobody knows yet whether it is in the foreground.
+func (s *source) bind(r *Recorder, nowNs int64, b adapter.Binding, pid int64) {
+	r.Bind(nowNs, b)
+	s.appPID.Store(pid)
+	s.inFront.Store(r.foreground == foregroundYes)
 }
 
 // bindApp binds the app as it runs now.
 func (s *source) bindApp(r *Recorder, c *connection, pid int64) {
 	s.followDisplay(r, c)
-	s.appPID.Store(pid)
-	r.Bind(hostclock.NowNs(), s.lineage.app(s.o.BundleID, pid))
+	s.bind(r, hostclock.NowNs(), s.lineage.app(s.o.BundleID, pid), pid)
 }
 
 // firstReleaseWithDisplays is the first major release taken to report which display a frame is on, until its first frame shows.
