@@ -628,3 +628,33 @@ func TestWhatHappenedToTheAppUnseenIsNotTakenForTheForeground(t *testing.T) {
 		})
 	}
 }
+
+// Three labs take turns behind one address. Only a phone that is what session.start says may go on with the session.
+func TestAnotherPhoneOfTheSameNameAddsNothingToASession(t *testing.T) {
+	o := options(t, 0)
+	lab := startLab(t, "16.7", "[{for: 1h, hz: 60}]")
+	o.Around = func(context.Context, Started) error {
+		time.Sleep(1500 * time.Millisecond)
+		for _, os := range []string{"16.6", "16.7"} {
+			lab.Close()
+			lab = startLab(t, os, "[{for: 1h, hz: 60}]")
+			time.Sleep(4 * time.Second)
+		}
+		return nil
+	}
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, st := range all[ledger.SourceState](read(t, o.Dir)) {
+		if st.State == "connected" || strings.Contains(st.Cause, "session began with") {
+			told = append(told, st.State+st.Cause)
+		}
+	}
+	if got, want := strings.Join(told, "\n"), "connected\n"+
+		"reconnectingthe session began with a simulated iPhone10,3 with iOS 16.7, and what answers as 00008101-0000000000000001 now is "+
+		"a simulated iPhone10,3 with iOS 16.6: attach that phone again, or begin another session\n"+
+		"connected"; got != want {
+		t.Errorf("states of the source:\n%s\nwant\n%s", got, want)
+	}
+}

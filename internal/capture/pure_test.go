@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/framebridge/framebridge/adapter"
+	"github.com/framebridge/framebridge/internal/device"
 	"github.com/framebridge/framebridge/internal/jsonline"
 	"github.com/framebridge/framebridge/ledger"
 	"github.com/framebridge/framebridge/p95"
@@ -224,5 +225,25 @@ func TestALongCauseOfADisconnectionIsCut(t *testing.T) {
 	r.SourceState(5, "disconnected", strings.Repeat("x", 2<<20))
 	if want := `{"seq":1,"hostNs":5,"type":"source.state","state":"disconnected","cause":"` + strings.Repeat("x", 4096) + "\"}\n"; log.String() != want {
 		t.Errorf("a line of %d bytes, want %d", log.Len(), len(want))
+	}
+}
+
+func TestASessionGoesOnOnlyWithThePhoneThatItsStartNames(t *testing.T) {
+	began := device.Facts{UDID: "u", Name: "phone", ProductType: "iPhone15,2", OSVersion: "18.5", BuildVersion: "22F76", Connection: "USB"}
+	for name, c := range map[string]struct {
+		change func(*device.Facts)
+		same   bool
+	}{
+		"unchanged":                       {func(*device.Facts) {}, true},
+		"renamed, and reached by network": {func(f *device.Facts) { f.Name, f.Connection = "other", "Network" }, true},
+		"simulated":                       {func(f *device.Facts) { f.Simulated = true }, false},
+		"another product":                 {func(f *device.Facts) { f.ProductType = "iPhone15,3" }, false},
+		"updated":                         {func(f *device.Facts) { f.OSVersion = "18.6" }, false},
+	} {
+		found := began
+		c.change(&found)
+		if err := samePhone(began, found); (err == nil) != c.same {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -39,7 +39,8 @@ type source struct {
 	o      Options
 	log    *zerolog.Logger
 	events chan func(*Recorder)
-	udid   string // known from the first connection on
+	udid   string       // known from the first connection on
+	facts  device.Facts // of the first connection, which the session is about
 
 	retapWanted chan struct{}
 	// What the recording goroutine knows of the app, for the others.
@@ -114,6 +115,11 @@ func (s *source) connect(ctx context.Context, first bool) (_ *connection, err er
 		return nil, err
 	}
 	s.udid = entry.UDID
+	if first {
+		s.facts = c.phone.Facts
+	} else if err = samePhone(s.facts, c.phone.Facts); err != nil {
+		return nil, err
+	}
 	if err = c.phone.CheckDeveloperServices(ctx); err != nil {
 		return nil, err
 	}
@@ -136,6 +142,23 @@ func (s *source) connect(ctx context.Context, first bool) (_ *connection, err er
 		return nil, err
 	}
 	return c, s.startTap(ctx, c)
+}
+
+// samePhone refuses a phone of which what session.start says is not true. That line is written once, so a phone that came back updated is
+// refused too, and whatever says of itself that it is simulated can add nothing to evidence of a real one.
+func samePhone(began, found device.Facts) error {
+	if found.Simulated == began.Simulated && found.ProductType == began.ProductType && found.OSVersion == began.OSVersion {
+		return nil
+	}
+	words := func(f device.Facts) string {
+		kind := "real"
+		if f.Simulated {
+			kind = "simulated"
+		}
+		return fmt.Sprintf("a %s %s with iOS %s", kind, f.ProductType, f.OSVersion)
+	}
+	return fmt.Errorf("the session began with %s, and what answers as %s now is %s: attach that phone again, or begin another session",
+		words(began), began.UDID, words(found))
 }
 
 func (c *connection) readClocks(ctx context.Context) (p95.ClockBridge, error) {
