@@ -40,7 +40,7 @@ type Pulled struct {
 // Pull brings a run's bundle into dir. A file gets its name only when all of it is there and its size and SHA-256 are those of the summary;
 // until then its name ends in .part. What an earlier pull brought stays, what it left half is fetched again. An unsealed run, whose app
 // ended too early, is brought as it is; a later pull may find it sealed. Nothing else is replaced: dir may hold what was pulled of this run,
-// which its plan tells, or nothing by these names. progress is told each file's name before it comes.
+// which its plan tells, beginnings of the phone's files, or nothing by these names. progress is told each file's name before it comes.
 //
 // The summary comes first, since it vouches for the others, and gets its name last, so that its being there means that all are.
 func Pull(ctx context.Context, from device.Files, run, dir string, progress func(name string)) (*Pulled, error) {
@@ -61,11 +61,11 @@ func Pull(ctx context.Context, from device.Files, run, dir string, progress func
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	p := &pull{from: from, run: run, dir: dir, progress: progress, result: Pulled{Run: run, Dir: dir, Files: []string{}}}
+	p := &pull{from: from, run: run, dir: dir, there: there, progress: progress, result: Pulled{Run: run, Dir: dir, Files: []string{}}}
 	if slices.Contains(there, lab27.SummaryFile) {
 		err = p.sealed(ctx)
 	} else {
-		err = p.unsealed(ctx, there)
+		err = p.unsealed(ctx)
 	}
 	return &p.result, err
 }
@@ -73,12 +73,13 @@ func Pull(ctx context.Context, from device.Files, run, dir string, progress func
 type pull struct {
 	from     device.Files
 	run, dir string
+	there    []string // the phone's files
 	progress func(string)
 	result   Pulled
 }
 
 // checkDir refuses a directory in which a file would be replaced that is not of this run. seals are nil for an unsealed run.
-func (p *pull) checkDir(nonce string, seals []lab27.FileSeal) error {
+func (p *pull) checkDir(ctx context.Context, nonce string, seals []lab27.FileSeal) error {
 	plan := lab27.Validate(os.DirFS(p.dir), nil).Plan
 	if plan != nil && plan.Request.RunName == p.run && (plan.Request.Nonce == nonce || nonce == "") {
 		return nil
@@ -88,9 +89,29 @@ func (p *pull) checkDir(nonce string, seals []lab27.FileSeal) error {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || seals != nil && whole(path, seals[i]) {
 			continue
 		}
-		return fmt.Errorf("%s %w", p.dir, ErrOtherRun)
+		begun, err := p.begun(ctx, name)
+		if err != nil {
+			return err
+		}
+		if !begun {
+			return fmt.Errorf("%s %w", p.dir, ErrOtherRun)
+		}
 	}
 	return nil
+}
+
+// begun reports whether the phone's file begins with what stands here under its name, so that nothing is lost where it is fetched again: a
+// plan that is torn tells nobody's run.
+func (p *pull) begun(ctx context.Context, name string) (bool, error) {
+	here, err := readFile(os.DirFS(p.dir), name, lab27.MaxBundleBytes)
+	if err != nil || !slices.Contains(p.there, name) {
+		return false, nil
+	}
+	var phone bytes.Buffer
+	if _, err := p.from.Copy(ctx, &phone, p.remote(name), lab27.MaxBundleBytes); err != nil {
+		return false, err
+	}
+	return bytes.HasPrefix(phone.Bytes(), here), nil
 }
 
 func (p *pull) sealed(ctx context.Context) error {
@@ -112,7 +133,7 @@ func (p *pull) sealed(ctx context.Context) error {
 	}
 	sum := sha256.Sum256(text.Bytes())
 	seals := append(summary.Files[:], lab27.FileSeal{Bytes: int64(text.Len()), SHA256: hex.EncodeToString(sum[:])}) // one for each of BundleFiles
-	if err := p.checkDir(summary.Nonce, seals); err != nil {
+	if err := p.checkDir(ctx, summary.Nonce, seals); err != nil {
 		return err
 	}
 	for i, seal := range summary.Files {
@@ -133,13 +154,13 @@ func (p *pull) sealed(ctx context.Context) error {
 }
 
 // unsealed brings what there is; nothing vouches for it.
-func (p *pull) unsealed(ctx context.Context, there []string) error {
-	if err := p.checkDir("", nil); err != nil {
+func (p *pull) unsealed(ctx context.Context) error {
+	if err := p.checkDir(ctx, "", nil); err != nil {
 		return err
 	}
 	left := int64(lab27.MaxBundleBytes)
 	for _, name := range lab27.BundleFiles {
-		if !slices.Contains(there, name) {
+		if !slices.Contains(p.there, name) {
 			continue
 		}
 		before := p.result.Bytes

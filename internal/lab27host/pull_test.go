@@ -160,6 +160,39 @@ func TestAPullReplacesNothingThatIsNotOfItsRun(t *testing.T) {
 	}
 }
 
+// The app was killed while it wrote its plan, and nothing else tells whose run the directory has.
+func TestAPullOfARunWhosePlanIsTornGoesOn(t *testing.T) {
+	p := newPhoneLab(t, "16.7")
+	bundle := p.run("run-1")
+	files := p.open(ViaAFC)
+	run := filepath.Join(p.root, "runs/run-1")
+	plan := bundle[lab27.PlanFile]
+	if err := errors.Join(os.Remove(filepath.Join(run, lab27.SummaryFile)), os.WriteFile(filepath.Join(run, lab27.PlanFile), plan[:len(plan)/2], 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for range 2 {
+		if got, err := Pull(t.Context(), files, "run-1", dir, quiet); err != nil || got.Sealed || len(got.Files) != 4 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	other := filepath.Join(dir, lab27.EventsFile)
+	if err := os.WriteFile(other, []byte("mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Pull(t.Context(), files, "run-1", dir, quiet); !errors.Is(err, ErrOtherRun) {
+		t.Errorf("with another file: %v", err)
+	}
+	// What was torn is whole now, and sealed.
+	if err := errors.Join(os.Remove(other), os.WriteFile(filepath.Join(run, lab27.SummaryFile), bundle[lab27.SummaryFile], 0o644),
+		os.WriteFile(filepath.Join(run, lab27.PlanFile), plan, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Pull(t.Context(), files, "run-1", dir, quiet); err != nil || !got.Sealed || !holds(t, dir, bundle) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // cutOff ends every copy after so many bytes of all files together, as a cable does.
 type cutOff struct {
 	device.Files

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/framebridge/framebridge/adapter"
 	"github.com/framebridge/framebridge/lab27"
@@ -40,7 +41,7 @@ func FindBundle(path string) (string, error) {
 
 // readFile reads a regular file whole, which may have so many bytes and no more: what others wrote may be of any length.
 func readFile(files fs.FS, name string, atMost int64) ([]byte, error) {
-	info, err := fs.Stat(files, name)
+	info, err := fs.Lstat(files, name)
 	if err != nil {
 		return nil, err
 	}
@@ -77,30 +78,50 @@ func ReadVerdict(path string) (v lab27.Verdict, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return v, err
 	}
-	if filepath.Base(dir) == BundleDir {
-		if err := checkSealed(filepath.Dir(dir), BundleDir+"/"+MatchFile, text); err != nil {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return v, err
+	}
+	for _, dir := range []string{dir, real} {
+		if err := checkSealed(filepath.Join(dir, MatchFile), text); err != nil {
 			return v, err
 		}
 	}
 	return lab27.ParseVerdict(text)
 }
 
-// checkSealed holds a file of a session against its manifest. Where there is none, nothing was sealed.
-func checkSealed(session, name string, text []byte) error {
-	m, err := ledger.ReadManifest(session)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", session, err)
-	}
+// checkSealed holds what was read of a file against the manifest of each sealed session in which the file lies.
+func checkSealed(path string, text []byte) error {
 	sum := sha256.Sum256(text)
-	for i := range m.Files {
-		if m.Files[i].Name == name && m.Files[i].SHA256 == hex.EncodeToString(sum[:]) {
+	for session := filepath.Dir(path); ; session = filepath.Dir(session) {
+		if isSealed(session) {
+			m, err := ledger.ReadManifest(session)
+			if err != nil {
+				return fmt.Errorf("%s: %w", session, err)
+			}
+			name, err := filepath.Rel(session, path)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(m.Files, func(f ledger.ManifestedFile) bool {
+				return f.Name == filepath.ToSlash(name) && f.SHA256 == hex.EncodeToString(sum[:])
+			}) {
+				return fmt.Errorf("%s: %w: is not what %s was sealed with; run `framebridge verify %s`", name, lab27.Hash, session, session)
+			}
+		}
+		if session == filepath.Dir(session) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %w: is not what %s was sealed with; run `framebridge verify %s`", name, lab27.Hash, session, session)
+}
+
+// isSealed tells a sealed session from any other directory, which may have a manifest.json of another kind.
+func isSealed(dir string) bool {
+	there := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	}
+	return there(ledger.ManifestName) && (there(ledger.EventsName) || there(ledger.CompressedName))
 }
 
 // life is what a session recorded in one source epoch.

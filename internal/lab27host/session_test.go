@@ -202,7 +202,35 @@ func TestAVerdictInASealedSessionIsTheOneThatWasSealed(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	put(inside, bytes.Replace(verdict, []byte(`"osVersion": ""`), []byte(`"osVersion": "18.5"`), 1))
+	notes := put(filepath.Join(dir, "notes", "mine"), verdict)
+	if err := read(notes); !errors.Is(err, lab27.Hash) || !strings.Contains(err.Error(), "notes/mine/match.json: ") {
+		t.Errorf("put into the sealed session: %v", err)
+	}
+	bare := filepath.Join(t.TempDir(), "s")
+	if err := errors.Join(os.CopyFS(bare, os.DirFS(dir)), os.RemoveAll(filepath.Join(bare, BundleDir))); err != nil {
+		t.Fatal(err)
+	}
+	if err := read(put(bare, verdict)); !errors.Is(err, lab27.Hash) {
+		t.Errorf("put into the top of a sealed session: %v", err)
+	}
+	link, linked := filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "s")
+	if err := errors.Join(os.Symlink(inside, link), os.CopyFS(linked, os.DirFS(dir)), os.RemoveAll(filepath.Join(linked, BundleDir)),
+		os.Symlink(elsewhere, filepath.Join(linked, BundleDir))); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, linked} {
+		if err := read(path); err != nil {
+			t.Errorf("%s, the sealed one behind a link: %v", path, err)
+		}
+	}
+	altered := bytes.Replace(verdict, []byte(`"osVersion": ""`), []byte(`"osVersion": "18.5"`), 1)
+	put(elsewhere, altered)
+	put(inside, altered)
+	for _, path := range []string{link, linked} {
+		if err := read(path); !errors.Is(err, lab27.Hash) {
+			t.Errorf("%s, altered behind a link: %v", path, err)
+		}
+	}
 	for _, path := range []string{dir, inside} {
 		if err := read(path); !errors.Is(err, lab27.Hash) || !strings.Contains(err.Error(), "framebridge verify") {
 			t.Errorf("%s, altered: %v", path, err)
