@@ -66,7 +66,7 @@ func TestUnarchiveRefusesArchivesThatCouldEndTheProcess(t *testing.T) {
 	}{
 		{"parentheses of the text format, one level each", bytes.Repeat([]byte("("), 4<<20), "expected a binary property list"},
 		{"XML", []byte("<?xml version=\"1.0\"?><plist><array>" + strings.Repeat("<array>", 100) + "</plist>"), "expected a binary property list"},
-		{"larger than an archive may be", append([]byte("bplist00"), make([]byte, 8<<20)...), "expected an archive of at most 8388608 bytes, found 8388616"},
+		{"larger than an archive may be", append([]byte("bplist00"), make([]byte, 8<<20)...), "expected at most 8388608 bytes, found 8388616"},
 		{"shared objects that unfold to 2^40", archiveOf(root, doubling...), "unfolds to more than 1048576 objects"},
 		{"an array in itself", archiveOf(root, "$null", class, array(2)), "nest more than 256 deep, or in a circle"},
 		{"a message in its own dictionary", ring, "nest more than 256 deep, or in a circle"},

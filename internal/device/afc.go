@@ -10,8 +10,6 @@ import (
 	"io/fs"
 	"net"
 	"path"
-
-	"github.com/danielpaulus/go-ios/ios"
 )
 
 // AFC, Apple's file protocol: a packet is five little-endian u64 (magic, length of all, length up to the data, number, operation), then
@@ -130,14 +128,7 @@ func (d *Documents) vend(ctx context.Context, udid, bundleID string) error {
 	defer cancel()
 	defer bound(ctx, d.conn)()
 	var answer map[string]any
-	err := guarded(func() error {
-		rw := ios.NewPlistCodecReadWriter(d.conn, d.conn)
-		if err := rw.Write(map[string]any{"Command": "VendDocuments", "Identifier": bundleID}); err != nil {
-			return err
-		}
-		return rw.Read(&answer)
-	})
-	if err != nil {
+	if err := askPlist(d.conn, map[string]any{"Command": "VendDocuments", "Identifier": bundleID}, &answer); err != nil {
 		return lostOr(ctx, err, d.who)
 	}
 	if word, ok := answer["Error"]; ok || answer["Status"] != "Complete" {

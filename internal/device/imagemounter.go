@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/danielpaulus/go-ios/ios"
 )
 
 const imageMounterService = "com.apple.mobile.mobile_image_mounter"
@@ -63,14 +61,7 @@ func (p *Phone) askImageMounter(ctx context.Context, request map[string]any) (ma
 	defer conn.Close()
 	defer bound(ctx, conn)()
 	var answer map[string]any
-	err = guarded(func() error {
-		rw := ios.NewPlistCodecReadWriter(conn, conn)
-		if err := rw.Write(request); err != nil {
-			return err
-		}
-		return rw.Read(&answer)
-	})
-	if err != nil {
+	if err := askPlist(conn, request, &answer); err != nil {
 		err, _ = silence(ctx, fmt.Errorf("image mounter: %w", err), "the image mounter")
 		return nil, err
 	}

@@ -8,14 +8,13 @@ import (
 	"net"
 
 	"github.com/danielpaulus/go-ios/ios"
-	"howett.net/plist"
 )
 
 // lockdown is a connection to the device's lockdownd, which tells facts and starts services.
 type lockdown struct {
 	udid string
 	conn net.Conn
-	ld   *ios.LockDownConnection
+	dc   *ios.DeviceConnection // over conn, TLS in a session
 }
 
 func openLockdown(ctx context.Context, e Entry) (*lockdown, error) {
@@ -23,19 +22,20 @@ func openLockdown(ctx context.Context, e Entry) (*lockdown, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lockdown{udid: e.UDID, conn: conn, ld: ios.NewLockDownConnection(ios.NewDeviceConnectionWithConn(conn))}, nil
+	return &lockdown{udid: e.UDID, conn: conn, dc: ios.NewDeviceConnectionWithConn(conn)}, nil
 }
 
 func (l *lockdown) close() { l.conn.Close() }
 
 // startSession pairs this connection with the host's identity; TLS is on from here.
 func (l *lockdown) startSession(ctx context.Context, record ios.PairRecord) error {
-	err := guarded(func() error {
-		_, err := l.ld.StartSession(record)
+	const what = "start a lockdown session"
+	a, err := l.ask(ctx, what, map[string]any{"Request": "StartSession", "ProtocolVersion": "2", "HostID": record.HostID, "SystemBUID": record.SystemBUID})
+	if err != nil || !a.EnableSessionSSL {
 		return err
-	})
-	if err != nil {
-		return l.explain(ctx, err, "start a lockdown session")
+	}
+	if err := guarded(func() error { return l.dc.EnableSessionSsl(record) }); err != nil {
+		return l.explain(ctx, err, what)
 	}
 	return nil
 }
@@ -45,27 +45,16 @@ type lockdownAnswer struct {
 	Value            any
 	Port             uint16
 	EnableServiceSSL bool
+	EnableSessionSSL bool
 }
 
 func (l *lockdown) ask(ctx context.Context, what string, request map[string]any) (lockdownAnswer, error) {
 	var answer lockdownAnswer
 	request["Label"] = "framebridge"
-	err := guarded(func() error {
-		if err := l.ld.Send(request); err != nil {
-			return err
-		}
-		msg, err := l.ld.ReadMessage()
-		if err != nil {
-			return err
-		}
-		if err := plist.NewDecoder(bytes.NewReader(msg)).Decode(&answer); err != nil {
-			return problem(BadAnswer, err, "", "lockdownd's answer is no property list")
-		}
-		if answer.Error != "" {
-			return errors.New(answer.Error)
-		}
-		return nil
-	})
+	err := askPlist(l.dc, request, &answer)
+	if err == nil && answer.Error != "" {
+		err = errors.New(answer.Error)
+	}
 	if err != nil {
 		return answer, l.explain(ctx, err, what)
 	}

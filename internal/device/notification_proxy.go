@@ -1,10 +1,6 @@
 package device
 
-import (
-	"context"
-
-	"github.com/danielpaulus/go-ios/ios"
-)
+import "context"
 
 // notificationProxyService carries Darwin notifications. go-ios only observes them.
 const notificationProxyService = "com.apple.mobile.notification_proxy"
@@ -20,20 +16,16 @@ func (p *Phone) PostNotification(ctx context.Context, name string) error {
 	}
 	defer conn.Close()
 	defer bound(ctx, conn)()
-	err = guarded(func() error {
-		rw := ios.NewPlistCodecReadWriter(conn, conn)
-		for _, m := range []map[string]any{{"Command": "PostNotification", "Name": name}, {"Command": "Shutdown"}} {
-			if err := rw.Write(m); err != nil {
-				return err
-			}
+	for _, m := range []map[string]any{{"Command": "PostNotification", "Name": name}, {"Command": "Shutdown"}} {
+		if err == nil {
+			err = writePlist(conn, m)
 		}
-		for {
-			var m map[string]any
-			if err := rw.Read(&m); err != nil || m["Command"] == "ProxyDeath" {
-				return err
-			}
-		}
-	})
+	}
+	var m map[string]any
+	for err == nil && m["Command"] != "ProxyDeath" {
+		m = nil // a decoder adds to a map that there is
+		err = readPlist(conn, &m)
+	}
 	if err != nil {
 		return lostOr(ctx, err, "notification proxy of "+p.UDID)
 	}

@@ -7,8 +7,6 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/danielpaulus/go-ios/ios"
-
 	"github.com/framebridge/framebridge/internal/remotexpc"
 )
 
@@ -59,13 +57,22 @@ func (t *rsdTransport) connect(ctx context.Context, service string) (net.Conn, e
 		return conn, err
 	}
 	release := bound(ctx, conn)
-	if err := guarded(func() error { return ios.RsdCheckin(conn) }); err != nil {
+	if err := checkIn(conn); err != nil {
 		conn.Close()
 		err, _ = silence(ctx, fmt.Errorf("check-in at %s: %w", service, err), service+" of "+t.facts.UDID)
 		return nil, err
 	}
 	release()
 	return conn, nil
+}
+
+// checkIn is what a shim service expects first. It answers, and tells that it starts.
+func checkIn(conn net.Conn) error {
+	var answer, starts map[string]any
+	if err := askPlist(conn, map[string]any{"Label": "framebridge", "ProtocolVersion": "2", "Request": "RSDCheckin"}, &answer); err != nil {
+		return err
+	}
+	return readPlist(conn, &starts)
 }
 
 // discover asks the phone at the other end of a tunnel for its services and their ports.

@@ -56,12 +56,15 @@ func bound(ctx context.Context, conn net.Conn) (release func()) {
 	}
 }
 
-// guarded runs one exchange of go-ios's and turns a panic on a hostile answer into an error. Its synchronous calls run in our
-// goroutine, so that recovering here is enough for them.
+// errUnreadable is in the chain of what is wrong with an answer's bytes.
+var errUnreadable = errors.New("an answer that cannot be read")
+
+// guarded turns a panic of a decoder's, or of go-ios's, into an error. They run in our goroutine, so that recovering here is enough for
+// them, but for a stack or a memory that is exhausted: see decodePlist.
 func guarded(exchange func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = problem(BadAnswer, fmt.Errorf("%v", r), "", "an answer that cannot be read")
+			err = fmt.Errorf("%w: %v", errUnreadable, r)
 		}
 	}()
 	return exchange()
@@ -74,8 +77,8 @@ func silent(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || bounded && !time.Now().Before(deadline) || errors.As(err, &ne) && ne.Timeout()
 }
 
-// silence turns a timeout into NoAnswer, a connection's end into ConnectionLost and the caller's own end into his error, and leaves every
-// other error alone; explained says whether it did any of that, or err was a Problem already.
+// silence turns a timeout into NoAnswer, a connection's end into ConnectionLost, bytes that cannot be read into BadAnswer and the caller's
+// own end into his error, and leaves every other error alone; explained says whether it did any of that, or err was a Problem already.
 func silence(ctx context.Context, err error, who string) (_ error, explained bool) {
 	remedy := replugRemedy
 	if who == muxName {
@@ -86,6 +89,8 @@ func silence(ctx context.Context, err error, who string) (_ error, explained boo
 		return err, true
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err(), true
+	case errors.Is(err, errUnreadable): // before the words of its cause are taken for the connection's end
+		return problem(BadAnswer, err, remedy, "%s answers with something else", who), true
 	case silent(ctx, err):
 		return problem(NoAnswer, err, remedy, "%s does not answer", who), true
 	case lost(err):
@@ -105,6 +110,27 @@ func lost(err error) bool {
 
 const muxName = "usbmuxd"
 
+func muxOver(conn net.Conn) *ios.UsbMuxConnection {
+	return ios.NewUsbMuxConnection(ios.NewDeviceConnectionWithConn(conn))
+}
+
+// askMux is one exchange with usbmuxd.
+func askMux(mux *ios.UsbMuxConnection, request, answer any) error {
+	if err := mux.Send(request); err != nil {
+		return err
+	}
+	return receiveMux(mux, answer)
+}
+
+// receiveMux reads one message of usbmuxd's. go-ios reads its bytes, up to 16 MiB, and would decode whatever they are.
+func receiveMux(mux *ios.UsbMuxConnection, v any) error {
+	m, err := mux.ReadMessage()
+	if err != nil {
+		return err
+	}
+	return decodePlist(m.Payload, v)
+}
+
 // Entry is an attached device as usbmuxd lists it.
 type Entry struct {
 	UDID       string
@@ -122,11 +148,7 @@ func List(ctx context.Context) ([]Entry, error) {
 	}
 	defer conn.Close()
 	var list ios.DeviceList
-	err = guarded(func() (err error) {
-		list, err = ios.NewUsbMuxConnection(ios.NewDeviceConnectionWithConn(conn)).ListDevices()
-		return err
-	})
-	if err != nil {
+	if err := askMux(muxOver(conn), ios.NewReadDevices(), &list); err != nil {
 		if err, explained := silence(ctx, err, muxName); explained {
 			return nil, err
 		}
@@ -180,27 +202,22 @@ func WaitAttached(ctx context.Context, udid string) (Entry, error) {
 		return Entry{}, err
 	}
 	defer conn.Close()
-	var entry Entry
-	err = guarded(func() error {
-		next, err := ios.NewUsbMuxConnection(ios.NewDeviceConnectionWithConn(conn)).Listen()
-		if err != nil {
-			return err
+	mux := muxOver(conn)
+	var result ios.MuxResponse
+	if err = askMux(mux, ios.NewListen(), &result); err == nil && !result.IsSuccessFull() {
+		err = problem(BadAnswer, nil, muxRestartRemedy, "usbmuxd refuses to tell of attached devices (%d)", result.Number)
+	}
+	for err == nil {
+		var m ios.AttachedMessage
+		if err = receiveMux(mux, &m); err == nil && m.DeviceAttached() && m.Properties.SerialNumber == udid {
+			return Entry{UDID: udid, DeviceID: m.DeviceID, Connection: m.DeviceEntry().ConnectionTypeLabel()}, nil
 		}
-		for {
-			msg, err := next()
-			if err != nil {
-				return err
-			}
-			if msg.DeviceAttached() && msg.Properties.SerialNumber == udid {
-				entry = Entry{UDID: udid, DeviceID: msg.DeviceID, Connection: msg.DeviceEntry().ConnectionTypeLabel()}
-				return nil
-			}
-		}
-	})
-	if err != nil && ctx.Err() != nil {
+	}
+	if ctx.Err() != nil {
 		return Entry{}, ctx.Err()
 	}
-	return entry, err
+	err, _ = silence(ctx, err, muxName)
+	return Entry{}, err
 }
 
 // pairRecord reads this host's pairing with the device from usbmuxd.
@@ -213,17 +230,18 @@ func pairRecord(ctx context.Context, udid string) (ios.PairRecord, error) {
 	}
 	defer conn.Close()
 	var record ios.PairRecord
-	err = guarded(func() (err error) {
-		record, err = ios.NewUsbMuxConnection(ios.NewDeviceConnectionWithConn(conn)).ReadPair(udid)
-		return err
-	})
-	if err != nil {
-		if err, explained := silence(ctx, err, muxName); explained {
-			return record, err
-		}
+	var stored ios.PairRecordData
+	err = askMux(muxOver(conn), ios.ReadPair{MessageType: "ReadPairRecord", ProgName: "framebridge", LibUSBMuxVersion: 3, PairRecordID: udid}, &stored)
+	if err == nil && stored.PairRecordData == nil {
 		return record, problem(NotPaired, nil, pairRemedy(udid), "this host is not paired with %s", udid)
 	}
-	return record, nil
+	if err == nil {
+		err = decodePlist(stored.PairRecordData, &record)
+	}
+	if err != nil {
+		err, _ = silence(ctx, err, muxName)
+	}
+	return record, err
 }
 
 // connectPort opens a connection to a port of the device through usbmuxd.
@@ -232,9 +250,12 @@ func connectPort(ctx context.Context, deviceID int, port uint16) (net.Conn, func
 	if err != nil {
 		return nil, nil, err
 	}
-	err = guarded(func() error {
-		return ios.NewUsbMuxConnection(ios.NewDeviceConnectionWithConn(conn)).Connect(deviceID, port)
-	})
+	var result ios.MuxResponse
+	err = askMux(muxOver(conn), map[string]any{"MessageType": "Connect", "ProgName": "framebridge", "kLibUSBMuxVersion": 3,
+		"DeviceID": deviceID, "PortNumber": ios.Ntohs(port)}, &result)
+	if err == nil && !result.IsSuccessFull() {
+		err = fmt.Errorf("usbmuxd says %d", result.Number)
+	}
 	if err != nil {
 		conn.Close()
 		if err, explained := silence(ctx, err, muxName); explained {
