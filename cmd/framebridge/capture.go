@@ -14,6 +14,7 @@ import (
 
 	"github.com/framebridge/framebridge/internal/capture"
 	"github.com/framebridge/framebridge/internal/device"
+	"github.com/framebridge/framebridge/internal/export"
 	"github.com/framebridge/framebridge/ledger"
 )
 
@@ -148,12 +149,8 @@ func placeSession(dir *string, rootFlag, udid string) error {
 	if err := ledger.CheckName(filepath.Base(abs)); err != nil {
 		return fail(exitUsage, "%w", err)
 	}
-	for parent := filepath.Dir(abs); parent != filepath.Dir(parent); parent = filepath.Dir(parent) {
-		for _, name := range []string{ledger.EventsName, ledger.CompressedName, ledger.ManifestName} {
-			if _, err := os.Lstat(filepath.Join(parent, name)); err == nil {
-				return fail(exitUsage, "%s is a session, and nothing is written into one: choose another place than %s", parent, abs)
-			}
-		}
+	if err := export.Outside(abs); err != nil {
+		return fail(exitUsage, "%w", err)
 	}
 	*dir = abs
 	return nil

@@ -705,6 +705,7 @@ func TestErrorsNamePlaceAndRemedy(t *testing.T) {
 		"no such phone":     {[]string{"capture", "--bundle", "x", "--udid", "nobody"}, exitDevice, "nobody is not attached"},
 		"no such app":       {[]string{"capture", "--bundle", "no.such.app", "--udid", udids[0], "-o", dir + "/a"}, exitDevice, "no.such.app cannot be launched"},
 		"inside a session":  {[]string{"capture", "--bundle", "x", "-o", session + "/inner"}, exitUsage, "is a session"},
+		"deep in a session": {[]string{"capture", "--bundle", "x", "-o", session + "/not/there/yet"}, exitUsage, "is a session"},
 		"existing session":  {[]string{"capture", "--bundle", "x", "-o", dir}, exitUsage, "already exists"},
 		"torn wire":         {[]string{"decode", write("torn.bin", "\x05\x00\x00\x00\x01")}, exitUsage, "byte 0"},
 		"no wire":           {[]string{"decode", write("no.bin", strings.Repeat("x", 100))}, exitUsage, "byte 0"},

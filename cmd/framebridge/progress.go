@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/framebridge/framebridge/internal/input"
-	"github.com/framebridge/framebridge/ledger"
 )
 
 // progress shows on a terminal how far something has come, if it takes longer than two seconds.
@@ -45,27 +44,14 @@ func (p *progress) megabytes(doing string, bytes int64) { p.show("%s %d MB", doi
 
 func (p *progress) end() { stderr.leave() }
 
-// watchedLog tells how far the reading of a log has come.
-type watchedLog struct {
-	*input.Log
-	show func(bytes int64)
-}
-
-func (l watchedLog) Next(e *ledger.Event) error {
-	err := l.Log.Next(e)
-	if l.Line()%4096 == 0 {
-		l.show(l.Offset())
-	}
-	return err
-}
-
 // openLog opens a session's log for a command.
-func openLog(ctx context.Context, path string, p *progress) (watchedLog, error) {
+func openLog(ctx context.Context, path string, p *progress) (*input.Log, error) {
 	log, err := input.OpenLog(ctx, path)
 	if err != nil {
-		return watchedLog{}, unreadable(err)
+		return nil, unreadable(err)
 	}
-	return watchedLog{log, func(bytes int64) { p.megabytes("reading", bytes) }}, nil
+	log.Progress = func(bytes int64) { p.megabytes("reading", bytes) }
+	return log, nil
 }
 
 // watchedFile tells how far the reading of a file has come.

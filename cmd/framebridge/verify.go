@@ -307,9 +307,10 @@ func (r *replayCheck) run(ctx context.Context, dir string, show func(doing strin
 		return err
 	}
 	defer log.Close()
+	log.Progress = func(bytes int64) { show("replay", bytes) }
 	r.Findings = []string{}
 	var differs *replay.Difference
-	result, err := replay.Run(watchedLog{log, func(bytes int64) { show("replay", bytes) }}, replay.Options{Check: true})
+	result, err := replay.Run(log, replay.Options{Check: true})
 	if err != nil && !errors.As(err, &differs) {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -122,15 +123,18 @@ func (f *Format) create(path string) error {
 }
 
 // ErrInSession says that a path leads into a session. Its files are what was recorded, and nothing else is written there.
-var ErrInSession = errors.New("is a session's directory; reports and exports are written elsewhere: give -o, or run this in another directory")
+var ErrInSession = errors.New("is a session's directory; reports, exports and other sessions are written elsewhere: give -o, or run this in another directory")
 
-// Outside returns ErrInSession where path would be a file within a session, its own or another.
+// Outside returns ErrInSession where path would lie within a session, its own or another. Directories on the way may be missing.
 func Outside(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
+		return Outside(filepath.Dir(path))
+	}
 	if err != nil {
 		return err
 	}

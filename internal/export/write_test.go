@@ -119,7 +119,7 @@ func TestNothingIsWrittenIntoASession(t *testing.T) {
 	if err := os.Symlink(session, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"run/x.csv", "run/lab27/x.csv", "link/x.csv", "link/../run/x.csv"} {
+	for _, path := range []string{"run/x.csv", "run/lab27/x.csv", "link/x.csv", "link/../run/x.csv", "run/not/there/yet", "link/not/there/yet"} {
 		if err := Outside(filepath.Join(dir, path)); !errors.Is(err, ErrInSession) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -128,7 +128,7 @@ func TestNothingIsWrittenIntoASession(t *testing.T) {
 	if err := Outside("x.csv"); !errors.Is(err, ErrInSession) {
 		t.Errorf("in the session: %v", err)
 	}
-	for _, path := range []string{"../x.csv", "../run.csv"} {
+	for _, path := range []string{"../x.csv", "../run.csv", "../not/there/yet"} {
 		if err := Outside(path); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -42,6 +42,9 @@ var ErrUnreadable = errors.New("no readable event log")
 type Log struct {
 	*ledger.Reader
 	io.Closer
+	// Progress is told now and then how many bytes of lines were read. It may be nil.
+	Progress func(bytes int64)
+
 	ctx   context.Context
 	event bool              // one was read
 	first *ledger.LineError // the first line that is none
@@ -67,8 +70,13 @@ func OpenLog(ctx context.Context, path string) (*Log, error) {
 // is something else.
 func (l *Log) Next(e *ledger.Event) error {
 	const linesPerLook = 4096 // some milliseconds
-	if l.Line()%linesPerLook == 0 && l.ctx.Err() != nil {
-		return l.ctx.Err()
+	if l.Line()%linesPerLook == 0 {
+		if l.ctx.Err() != nil {
+			return l.ctx.Err()
+		}
+		if l.Progress != nil {
+			l.Progress(l.Offset())
+		}
 	}
 	err := l.Reader.Next(e)
 	var bad *ledger.LineError

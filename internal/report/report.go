@@ -73,7 +73,8 @@ func Of(ctx context.Context, dir string, tool ledger.Tool, show func(doing strin
 			return err
 		}
 		defer log.Close()
-		return do(&watchedLog{Log: log, show: func(bytes int64) { show(doing, bytes) }})
+		log.Progress = func(bytes int64) { show(doing, bytes) }
+		return do(&watchedLog{Log: log})
 	}
 	err := read("counting", func(log *watchedLog) (err error) {
 		log.watch = func(e *ledger.Event) {
@@ -109,20 +110,16 @@ func Of(ctx context.Context, dir string, tool ledger.Tool, show func(doing strin
 	return r, nil
 }
 
-// watchedLog lets others see the events that a reader of the log reads, and how far it is.
+// watchedLog lets others see the events that a reader of the log reads.
 type watchedLog struct {
 	*input.Log
 	watch func(*ledger.Event)
-	show  func(bytes int64)
 }
 
 func (w *watchedLog) Next(e *ledger.Event) error {
 	err := w.Log.Next(e)
 	if err == nil {
 		w.watch(e)
-	}
-	if w.Line()%4096 == 0 {
-		w.show(w.Offset())
 	}
 	return err
 }
