@@ -658,3 +658,44 @@ func TestAnotherPhoneOfTheSameNameAddsNothingToASession(t *testing.T) {
 		t.Errorf("states of the source:\n%s\nwant\n%s", got, want)
 	}
 }
+
+// The question after the app, every five seconds, finds another life of it though no notification told of one.
+func TestARelaunchThatNobodyToldOfIsFound(t *testing.T) {
+	for _, c := range []struct {
+		os, states string
+		last       p95.Quality
+		notices    int
+	}{
+		{"16.7", "foreground by process-list, background by process-list, foreground by process-list", p95.Valid, 0},
+		{"15.8", "foreground by launch, background by process-list", p95.Background, 1}, // which lists no foreground
+	} {
+		t.Run(c.os, func(t *testing.T) {
+			lab := startLab(t, c.os, "[{for: 1h, hz: 60}]")
+			o := options(t, 8*time.Second)
+			o.Launch = c.notices > 0
+			var notices []string
+			o.Notice = func(text string) { notices = append(notices, text) }
+			time.AfterFunc(1500*time.Millisecond, func() {
+				for _, f := range []sim.Fault{{Kind: "hang", Service: "com.apple.instruments.server.services.mobilenotifications"}, {Kind: "relaunch"}} {
+					if _, err := lab.Apply(context.Background(), udid, f); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if _, err := Run(context.Background(), o); err != nil {
+				t.Fatal(err)
+			}
+			s := read(t, o.Dir)
+			if got := strings.Join(states(s), ", "); got != c.states {
+				t.Errorf("words on the foreground: %s; want %s", got, c.states)
+			}
+			receipts := all[p95.Receipt](s)
+			if last := receipts[len(receipts)-1]; last.Quality != c.last || last.Target.Generation != 2 {
+				t.Errorf("last publication %s of generation %d, want %s of 2", last.Quality, last.Target.Generation, c.last)
+			}
+			if len(notices) != c.notices {
+				t.Errorf("notices %q, want %d", notices, c.notices)
+			}
+		})
+	}
+}

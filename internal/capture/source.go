@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,19 +68,25 @@ type connection struct {
 	inFront bool
 	by      string // who says inFront; "" where nobody can
 	unsure  bool   // nobody can, and the user is to be told so
+
+	found chan int64 // a life of the app that no notification told of
 }
 
-// listProcesses asks what runs, and keeps the names: FrameUpdate tells contributors by pid alone.
-func (c *connection) listProcesses(ctx context.Context) ([]device.Process, error) {
+// listProcesses asks what runs, and keeps the names: FrameUpdate tells contributors by pid alone. by is "" where the list does not tell
+// whether pid is in the foreground.
+func (c *connection) listProcesses(ctx context.Context, pid int64) (inFront bool, by string, err error) {
 	list, err := c.info.Processes(ctx)
 	if err != nil {
-		return nil, err
+		return false, "", err
 	}
 	c.names = make(map[int64]string, len(list))
 	for _, p := range list {
 		c.names[p.PID] = p.Name[:min(len(p.Name), adapter.MaxProcessNameBytes)]
+		if p.PID == pid && p.HasForeground {
+			inFront, by = p.Foreground, "process-list"
+		}
 	}
-	return list, nil
+	return inFront, by, nil
 }
 
 func (c *connection) close() {
@@ -101,7 +106,7 @@ func newSource(o Options, log *zerolog.Logger) *source {
 // connect reaches the phone and starts the tap. The first time it also decides about the app, and fails where it cannot be had; later
 // a missing app is started again on the side.
 func (s *source) connect(ctx context.Context, first bool) (_ *connection, err error) {
-	c := &connection{}
+	c := &connection{found: make(chan int64)}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -193,15 +198,14 @@ func (s *source) findApp(ctx context.Context, c *connection, first bool) (err er
 			s.log.Warn().Err(err).Msg("the app cannot be started yet")
 		}
 	}
-	list, err := c.listProcesses(ctx)
+	inFront, by, err := c.listProcesses(ctx, c.pid)
 	if err != nil || c.pid == 0 || c.by != "" {
 		return err
 	}
-	i := slices.IndexFunc(list, func(p device.Process) bool { return p.PID == c.pid })
 	sameLife := !first && c.pid == s.appPID.Load()
 	switch {
-	case i >= 0 && list[i].HasForeground:
-		c.inFront, c.by = list[i].Foreground, "process-list"
+	case by != "":
+		c.inFront, c.by = inFront, by
 	case first && s.o.Foreground:
 		c.inFront, c.by = true, "operator"
 	case sameLife && s.inFront.Load():
@@ -479,7 +483,8 @@ func (s *source) receive(ctx context.Context, c *connection, patience time.Durat
 	return c.tap.Receive(ctx)
 }
 
-// readClocks asks for the phone's clocks every few seconds, and whether the app still runs: the word of its end may have been missed.
+// readClocks asks for the phone's clocks every few seconds, and as what the app runs: the word of its end, or of another life, may have
+// been missed.
 func (s *source) readClocks(ctx context.Context, c *connection) error {
 	tick := time.NewTicker(bridgeEvery)
 	defer tick.Stop()
@@ -501,11 +506,18 @@ func (s *source) readClocks(ctx context.Context, c *connection) error {
 		if err != nil {
 			return err
 		}
-		if pid == 0 && s.appPID.Load() != 0 {
+		switch pid {
+		case s.appPID.Load():
+		case 0:
 			s.do(ctx, func(r *Recorder) {
 				s.appPID.Store(0)
 				s.setForeground(r, false, "process-list")
 			})
+		default:
+			select {
+			case c.found <- pid:
+			default: // a notification is being looked at; the next question finds what it left
+			}
 		}
 	}
 }
@@ -530,6 +542,7 @@ func (s *source) watchApp(ctx context.Context, c *connection) error {
 		}
 	}()
 	var coming *device.AppState
+	var by string // who told of it; "" where nobody did
 	var settled <-chan time.Time
 	for {
 		select {
@@ -548,21 +561,34 @@ func (s *source) watchApp(ctx context.Context, c *connection) error {
 			if n.Ended {
 				s.do(ctx, func(*Recorder) { s.appPID.Store(0) })
 			} else if n.Foreground || n.PID != s.appPID.Load() {
-				coming, settled = &n, time.After(appSettles)
+				coming, by, settled = &n, "notification", time.After(appSettles)
+			}
+		case pid := <-c.found:
+			if coming == nil && pid != s.appPID.Load() {
+				s.do(ctx, func(r *Recorder) { s.setForeground(r, false, "process-list") })
+				coming, by, settled = &device.AppState{PID: pid}, "", time.After(appSettles)
 			}
 		case <-settled:
-			n := *coming
+			pid, inFront, by := coming.PID, coming.Foreground, by
 			coming, settled = nil, nil
-			if c.names[n.PID] == "" {
-				if _, err := c.listProcesses(ctx); err != nil {
+			if by == "" || c.names[pid] == "" {
+				listed, byList, err := c.listProcesses(ctx, pid)
+				if err != nil {
 					return err
+				}
+				if by == "" {
+					inFront, by = listed, byList
 				}
 			}
 			names := c.names
 			s.do(ctx, func(r *Recorder) {
 				r.NameProcesses(names)
-				s.bindApp(r, c, n.PID)
-				s.setForeground(r, n.Foreground, "notification")
+				s.bindApp(r, c, pid)
+				if by != "" {
+					s.setForeground(r, inFront, by)
+				} else if r.foreground == foregroundUnknown {
+					s.foregroundUnknown(c)
+				}
 			})
 		case err := <-failed:
 			if ctx.Err() != nil {

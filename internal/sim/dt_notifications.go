@@ -38,14 +38,14 @@ func (h *notifications) call(selector string, args []any) (any, error) {
 	return nil, errUnknownSelector
 }
 
-// tell sends every change of an app's state after change number last.
+// tell sends every change of an app's state after change number last, but for those while the service hangs.
 func (h *notifications) tell(ctx context.Context, last int64) error {
 	d := h.ch.c.d
 	for {
 		wake := d.changes()
 		for _, c := range d.phone.Changes(last) {
 			last = c.N
-			if n := d.notification(c); n != nil {
+			if n := d.notification(c); n != nil && !d.hangs(notificationsName) {
 				if err := h.ch.call("applicationStateNotification:", n); err != nil {
 					return err
 				}

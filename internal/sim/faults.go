@@ -98,7 +98,7 @@ func init() {
 		{"trust", "", "", "somebody taps Trust: the next host that pairs is believed", trust},
 		{"refuse-session", "for error", "", "lockdownd refuses sessions with error (InvalidHostID)", refuseSession},
 		{"slow", "service delay for", "delay", "answers of a service (all, if none is named) are late by delay", slow},
-		{"hang", "service for", "service", "a service accepts connections and calls, and never answers", hang},
+		{"hang", "service for", "service", "a service accepts connections and calls, and never answers or tells anything", hang},
 		{"tunnel-restart", "", "", "every tunnel ends, with its connections; the agent makes another, with another address and other ports", tunnelled(tunnelRestart)},
 		{"tunnel-gone", "for", "", "every tunnel ends, and none can be made", tunnelled(tunnelGone)},
 		{"half-open", "for", "", "tunnels and their connections stay, and nothing gets through; when it is over, they end", tunnelled(halfOpen)},
