@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,7 +29,8 @@ import (
 // The test binary is also a worker, so that what is killed here is a process that does the real thing.
 func TestMain(m *testing.M) {
 	if udid := os.Getenv("FRAMEBRIDGE_TEST_WORKER"); udid != "" {
-		if err := Work(context.Background(), udid, false, os.Stdin, os.Stdout); err != nil {
+		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM) // as main has it: signals alone end nothing
+		if err := Work(ctx, udid, false, os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -188,6 +190,53 @@ func TestTunnelsComeBackWhateverEndsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	up("a tunnel after the phone ended it")
+}
+
+// go-ios waits for a phone's answer for ever, whatever becomes of the one who asked.
+func TestAWorkerWhosePhoneIsSilentEndsWhenItIsNotWantedAnyMore(t *testing.T) {
+	lab := startLab(t, "26.0")
+	if _, err := lab.Apply(context.Background(), udid, sim.Fault{Kind: "hang", Service: "com.apple.internal.devicecompute.CoreDeviceProxy"}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for name, c := range map[string]struct {
+		end    func(*os.Process, io.Closer)
+		within time.Duration
+		says   string
+	}{
+		"its input ends, as when a recorder is killed": {func(_ *os.Process, in io.Closer) { in.Close() }, 2 * time.Second, ""},
+		"SIGTERM": {func(p *os.Process, _ io.Closer) { p.Signal(syscall.SIGTERM) }, 2 * time.Second, ""},
+		"nothing": {func(*os.Process, io.Closer) {}, 10 * time.Second, "no tunnel within 8s"},
+	} {
+		all.Go(func() {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), "FRAMEBRIDGE_TEST_WORKER="+udid)
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := cmd.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(time.Second) // it asks the phone by now
+			c.end(cmd.Process, in)
+			began := time.Now()
+			stuck := time.AfterFunc(15*time.Second, func() { cmd.Process.Kill() })
+			cmd.Wait()
+			stuck.Stop()
+			if took := time.Since(began); took > c.within {
+				t.Errorf("%s: it ended after %s, want %s at most", name, took, c.within)
+			}
+			if !strings.Contains(stderr.String(), c.says) || stdout.Len() > 0 {
+				t.Errorf("%s: it says %q and %q, want %q", name, stdout.String(), stderr.String(), c.says)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestTheInfoAPI(t *testing.T) {

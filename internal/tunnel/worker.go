@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/danielpaulus/go-ios/ios"
 	goios "github.com/danielpaulus/go-ios/ios/tunnel"
@@ -22,26 +24,40 @@ func Work(ctx context.Context, udid string, kernel bool, in io.Reader, out io.Wr
 		io.Copy(io.Discard, in)
 		unwanted()
 	}()
-	entry, err := device.Find(ctx, udid)
-	if err != nil {
+	made, failed := make(chan device.Tunnel, 1), make(chan error, 1)
+	go func() { // go-ios heeds no context and sets no deadline: it is left behind where it hangs
+		if t, err := open(ctx, udid, kernel); err != nil {
+			failed <- err
+		} else {
+			made <- t
+		}
+	}()
+	select {
+	case t := <-made:
+		if err := json.NewEncoder(out).Encode(t); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	case err := <-failed:
 		return err
+	case <-time.After(startTimeout):
+		return fmt.Errorf("no tunnel within %s", startTimeout)
+	case <-ctx.Done():
+		return nil
 	}
-	phone := ios.DeviceEntry{DeviceID: entry.DeviceID, Properties: ios.DeviceProperties{SerialNumber: udid, DeviceID: entry.DeviceID, ConnectionType: entry.Connection}}
-	t, err := open(ctx, phone, kernel)
-	if err != nil {
-		return err
-	}
-	if err := json.NewEncoder(out).Encode(t); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return nil
 }
-func open(ctx context.Context, phone ios.DeviceEntry, kernel bool) (t device.Tunnel, err error) {
-	facts, err := device.ReadFacts(ctx, device.Entry{UDID: phone.Properties.SerialNumber, DeviceID: phone.DeviceID, Connection: phone.Properties.ConnectionType})
+
+func open(ctx context.Context, udid string, kernel bool) (t device.Tunnel, err error) {
+	entry, err := device.Find(ctx, udid)
 	if err != nil {
 		return t, err
 	}
+	facts, err := device.ReadFacts(ctx, entry)
+	if err != nil {
+		return t, err
+	}
+	phone := ios.DeviceEntry{DeviceID: entry.DeviceID, Properties: ios.DeviceProperties{SerialNumber: udid, DeviceID: entry.DeviceID, ConnectionType: entry.Connection}}
 	var made goios.Tunnel
 	port := 0
 	switch {
@@ -60,7 +76,7 @@ func open(ctx context.Context, phone ios.DeviceEntry, kernel bool) (t device.Tun
 	if err != nil {
 		return t, err
 	}
-	return device.Tunnel{UDID: phone.Properties.SerialNumber, Address: made.Address, RSDPort: made.RsdPort, Userspace: port > 0, UserspacePort: port}, nil
+	return device.Tunnel{UDID: udid, Address: made.Address, RSDPort: made.RsdPort, Userspace: port > 0, UserspacePort: port}, nil
 }
 
 // manual is go-ios's path to iOS 17.0 to 17.3: over the phone's network interface, with a pairing of its own.
