@@ -57,6 +57,7 @@ func TestDoctorNamesEachTroubleAndItsRemedyWithinTenSeconds(t *testing.T) {
 		"no-tunnel-agent":           {os: "26.0", env: nobody},
 		"no-tunnel-at-all":          {os: "26.0", env: nobody, faults: []sim.Fault{{Kind: "tunnel-gone"}}, code: exitDevice},
 		"no-tunnel-agent-17.2":      {os: "17.2", env: nobody, code: exitDevice},
+		"no-kernel-tunnel-17.2":     {os: "17.2", env: agentOn, faults: []sim.Fault{{Kind: "tunnel-gone"}}, code: exitDevice},
 		"tunnel-agent-silent":       {os: "26.0", env: agentOn, faults: []sim.Fault{{Kind: "hang", Service: "tunnel-agent"}}, code: exitDevice},
 		"tunnel-agent-garbage":      {os: "26.0", env: agentOn, faults: []sim.Fault{{Kind: "agent-garbage"}}, code: exitDevice},
 		"no-tunnel":                 {os: "26.0", env: agentOn, faults: []sim.Fault{{Kind: "tunnel-gone"}}, code: exitDevice},

@@ -313,7 +313,7 @@ Exit codes: 0 complete; 1 invalid, which contradicts itself or the contract; 4 p
 			}
 			var want *lab27.Request
 			if request != "" {
-				text, err := readSmall(cmd.Context(), request)
+				text, err := readSmall(cmd.Context(), request, lab27.MaxRequestBytes)
 				if err != nil {
 					return unreadable(fmt.Errorf("--request: %w", err))
 				}

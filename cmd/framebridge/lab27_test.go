@@ -602,7 +602,7 @@ func TestCostAndStudyOfRuns(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a request of any length":              {[]string{"lab27", "check", on, "--request", "/dev/zero"}, "more than 4096 bytes"},
+		"a request of any length":              {[]string{"lab27", "check", on, "--request", "/dev/zero"}, "expected at most 4096 bytes"},
 		"a pull to a file":                     {[]string{"lab27", "pull", runOf(t, on), "--udid", l.udids[0], "-o", page}, "give a directory"},
 		"a pull below a file":                  {[]string{"lab27", "pull", runOf(t, on), "--udid", l.udids[0], "-o", filepath.Join(page, "x")}, "give a directory"},
 		"a study of a session without a match": {[]string{"lab27", "study", off}, "no match to tabulate"},

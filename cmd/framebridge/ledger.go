@@ -58,7 +58,7 @@ func ledgerKey(ctx context.Context, keyFlag string) (*ledger.Key, error) {
 	if keyFile == "" {
 		return nil, nil
 	}
-	text, err := readSmall(ctx, keyFile)
+	text, err := readSmall(ctx, keyFile, maxSmallBytes)
 	if err != nil {
 		return nil, unreadable(fmt.Errorf("%s: %w", from, err))
 	}
@@ -279,7 +279,7 @@ from the true one.`,
 			}
 			o := ledger.VerifyOptions{Jobs: jobs}
 			if against != "" {
-				if o.Against, err = readSmall(cmd.Context(), against); err != nil {
+				if o.Against, err = readSmall(cmd.Context(), against, maxSmallBytes); err != nil {
 					return unreadable(fmt.Errorf("--against: %w", err))
 				}
 			}
@@ -392,7 +392,7 @@ func newVerifyProof() *cobra.Command {
 			if err != nil {
 				return fail(exitUsage, "--key: %w", err)
 			}
-			proof, err := readSmall(cmd.Context(), args[0])
+			proof, err := readSmall(cmd.Context(), args[0], maxSmallBytes)
 			if err != nil {
 				return unreadable(err)
 			}
@@ -412,19 +412,19 @@ func newVerifyProof() *cobra.Command {
 	return cmd
 }
 
-// maxSmallBytes bounds keys, checkpoints, requests and proofs. A proof holds one entry, of 1 MiB at most.
+// maxSmallBytes bounds keys, checkpoints and proofs. A proof holds one entry, of 1 MiB at most.
 const maxSmallBytes = 2 << 20
 
 // readSmall reads a key, a checkpoint, a request or a proof, from a pipe too.
-func readSmall(ctx context.Context, path string) ([]byte, error) {
+func readSmall(ctx context.Context, path string, atMost int64) ([]byte, error) {
 	f, err := input.Open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSmallBytes+1))
-	if err == nil && len(text) > maxSmallBytes {
-		err = fmt.Errorf("%s: expected at most %d bytes, found more", path, maxSmallBytes)
+	text, err := io.ReadAll(io.LimitReader(f, atMost+1))
+	if err == nil && int64(len(text)) > atMost {
+		err = fmt.Errorf("%s: expected at most %d bytes, found more", path, atMost)
 	}
 	return text, err
 }
@@ -436,7 +436,7 @@ func readKey(ctx context.Context, arg string) (string, error) {
 			return arg, nil
 		}
 	}
-	text, err := readSmall(ctx, arg)
+	text, err := readSmall(ctx, arg, maxSmallBytes)
 	if err != nil {
 		return "", unreadable(fmt.Errorf("--key: neither a public key nor a file with one: %w", err))
 	}

@@ -545,21 +545,18 @@ func TestReadingAPipeCanBeInterrupted(t *testing.T) {
 	write(t, filepath.Join(bundle, "plan.json"), "")
 	must(t, "ledger", "init", "--root", root)
 	public := filepath.Join(root, "ledger", "key.pub")
-	for name, c := range map[string]struct {
-		args []string
-		want string
-	}{
-		"ledger key":   {[]string{"ledger", "append-note", "text", "--key", "PIPE", "--root", root}, "interrupted"},
-		"public key":   {[]string{"ledger", "verify", "--key", "PIPE", "--root", root}, "interrupted"},
-		"checkpoint":   {[]string{"ledger", "verify", "--against", "PIPE", "--root", root}, "interrupted"},
-		"verify-proof": {[]string{"verify-proof", "PIPE", "--key", public}, "interrupted"},
-		"request":      {[]string{"lab27", "check", bundle, "--request", "PIPE"}, "interrupted"},
-		"surfaces":     {[]string{"lab27", "study", "run", "--surfaces", "run=PIPE"}, "interrupted"},
-		"import":       {[]string{"import", "xctrace", "PIPE", "-o", out}, "interrupted"},
-		"decode":       {[]string{"decode", "PIPE"}, "interrupted"},
-		"replay":       {[]string{"replay", "PIPE"}, "interrupted"},
-		"summary":      {[]string{"summary", "PIPE"}, "interrupted"},
-		"export":       {[]string{"export", "PIPE", "--format", "csv", "-o", out}, "interrupted: nothing was exported"},
+	for name, args := range map[string][]string{
+		"ledger key":   {"ledger", "append-note", "text", "--key", "PIPE", "--root", root},
+		"public key":   {"ledger", "verify", "--key", "PIPE", "--root", root},
+		"checkpoint":   {"ledger", "verify", "--against", "PIPE", "--root", root},
+		"verify-proof": {"verify-proof", "PIPE", "--key", public},
+		"request":      {"lab27", "check", bundle, "--request", "PIPE"},
+		"surfaces":     {"lab27", "study", "run", "--surfaces", "run=PIPE"},
+		"import":       {"import", "xctrace", "PIPE", "-o", out},
+		"decode":       {"decode", "PIPE"},
+		"replay":       {"replay", "PIPE"},
+		"summary":      {"summary", "PIPE"},
+		"export":       {"export", "PIPE", "--format", "csv", "-o", out},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pipe")
@@ -572,13 +569,13 @@ func TestReadingAPipeCanBeInterrupted(t *testing.T) {
 				w, err = os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 				return err == nil
 			}
-			for i := range c.args {
-				c.args[i] = strings.ReplaceAll(c.args[i], "PIPE", path)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "PIPE", path)
 			}
-			e := interrupt(t, opened, c.args...)
+			e := interrupt(t, opened, args...)
 			defer w.Close()
-			if e.code != exitPartial || e.stderr != "framebridge: "+c.want+"\n" {
-				t.Errorf("exit code %d, %q; want %d and %q", e.code, e.stderr, exitPartial, c.want)
+			if e.code != exitPartial || !strings.HasPrefix(e.stderr, "framebridge: interrupted") {
+				t.Errorf("exit code %d, %q; want %d and that it was interrupted", e.code, e.stderr, exitPartial)
 			}
 			if left, _ := filepath.Glob(out + "*"); len(left) > 0 {
 				t.Errorf("it left %q", left)
