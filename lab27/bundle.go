@@ -135,7 +135,14 @@ func (r *bundleReader) problem(p *Problem) { r.report.add(p) }
 
 // open notes what keeps a file from being read; a missing one is judged later, when it is known whether the bundle was sealed.
 func (r *bundleReader) open(name string) io.ReadCloser {
-	f, err := r.files.Open(name)
+	var f fs.File
+	info, err := fs.Stat(r.files, name)
+	if err == nil && !info.Mode().IsRegular() { // opening a pipe may wait for ever
+		err = errors.New("expected a regular file")
+	}
+	if err == nil {
+		f, err = r.files.Open(name)
+	}
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			r.problem(&Problem{Kind: Missing, File: name, Detail: fmt.Sprintf("cannot be opened: %v", err)})

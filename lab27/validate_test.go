@@ -7,12 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 
 	"github.com/framebridge/framebridge/lab27"
 )
+
+// Nobody writes into the pipe: opening it would wait for ever.
+func TestAPipeInThePlaceOfAFileIsNoBundle(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "plan.json"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := lab27.Validate(os.DirFS(dir), nil)
+	if r.State == lab27.Complete || len(r.Problems) == 0 || !strings.Contains(r.Problems[0].Error(), "expected a regular file") {
+		t.Errorf("%s: %v", r.State, r.Problems)
+	}
+}
 
 func TestCompleteBundleIsComplete(t *testing.T) {
 	f := newFixture(t, lab27.PurposeFormal, 1000)
