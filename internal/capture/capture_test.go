@@ -699,3 +699,33 @@ func TestARelaunchThatNobodyToldOfIsFound(t *testing.T) {
 		})
 	}
 }
+
+// The stream may break by it as well, and then the tap is set up again for that; here, as a rule, nothing else shows it.
+func TestAPayloadLostAmongTheFirstOfAConnectionIsAGap(t *testing.T) {
+	lab := startLab(t, "16.7", "[{for: 1h, hz: 60}]")
+	o := options(t, 5*time.Second)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for deadline := time.Now().Add(4 * time.Second); lab.Status()[0].Taps == 0 && time.Now().Before(deadline); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(150 * time.Millisecond) // the first payload has come, and the second not yet
+		if _, err := lab.Apply(context.Background(), udid, sim.Fault{Kind: "lose", Count: 1}); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	s := read(t, o.Dir)
+	gaps := all[ledger.SourceGap](s)
+	if len(gaps) == 0 || gaps[0].Reason == ReasonPayloadLost && gaps[0].Messages != 1 {
+		t.Errorf("%d gaps, want one, and if it is for a lost payload, of 1 message", len(gaps))
+	}
+	receipts := all[p95.Receipt](s)
+	if last := receipts[len(receipts)-1]; last.Quality != p95.Valid || last.ReconnectGeneration.N != 1 {
+		t.Errorf("last publication %s in reconnect generation %d, want valid in 1: the tap is set up again", last.Quality, last.ReconnectGeneration.N)
+	}
+}

@@ -15,10 +15,22 @@ type order struct {
 	started int64
 	steady  int // messages in a row that followed one another
 	any     bool
+
+	early      int64 // messages that seem to be missing among the first, told of when those after them have followed one another
+	late       bool  // the last loss was told of so
+	lateBefore bool  // as was the last one of the connection before
 }
 
+// again is the order of the tap's next connection.
+func (o *order) again() order { return order{lateBefore: o.late} }
+
+// habit says of the last loss that it may be none, but what this device's identifiers begin with: the connection before began so too. To
+// set up the tap again for it would never end.
+func (o *order) habit() bool { return o.late && o.lateBefore }
+
 // next takes a message's identifier, and its place among all that the device has started on the connection: those on other channels use up
-// identifiers too. lost is how many messages are missing before it; repeated says that it came before.
+// identifiers too. lost is how many messages are missing before it, or were among the first of the connection; repeated says that it came
+// before.
 func (o *order) next(id uint32, started int64) (lost int64, repeated bool) {
 	others := started - o.started - 1
 	isBack := o.last-id < recentMessages
@@ -31,14 +43,19 @@ func (o *order) next(id uint32, started int64) (lost int64, repeated bool) {
 	case !o.any:
 		o.any = true
 	case id == o.last+1:
-		o.steady++
-	case o.steady >= steadyMessages && id-o.last < 1<<31:
+		if o.steady++; o.steady == steadyMessages && o.early > 0 {
+			lost, o.early, o.late = o.early, 0, true
+		}
+	case id-o.last >= 1<<31: // begins anew
+		o.steady, o.early = 0, 0
+	case o.steady >= steadyMessages:
 		lost = max(0, int64(id-o.last-1)-others)
 		if lost > 0 {
-			o.steady = 0
+			o.steady, o.late = 0, false
 		}
 	default:
 		o.steady = 0
+		o.early += max(0, int64(id-o.last-1)-others)
 	}
 	o.last = id
 	return lost, false

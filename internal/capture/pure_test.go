@@ -36,6 +36,10 @@ func TestOrderTakesAJumpForALossOnlyAfterAStretchWithoutOne(t *testing.T) {
 			{1014, 0, false}, {1015, 0, false}, {1, 0, false}, {2, 0, false}, {5, 0, false}},
 		"64 before the last, and 63": {{1007, 0, false}, {1008, 0, false}, {1009, 0, false}, {1010, 0, false}, {1011, 0, false}, {1012, 0, false}, {1013, 0, false},
 			{1014, 0, false}, {1015, 0, false}, {952, 0, true}, {951, 0, false}},
+		"jumps among the first, told when eight have followed one another": {{7, 0, false}, {9, 0, false}, {10, 0, false}, {13, 0, false}, {14, 0, false},
+			{15, 0, false}, {16, 0, false}, {17, 0, false}, {18, 0, false}, {19, 0, false}, {20, 0, false}, {21, 3, false}, {22, 0, false}},
+		"a jump before a count that begins anew": {{1007, 0, false}, {1009, 0, false}, {1, 0, false}, {2, 0, false}, {3, 0, false}, {4, 0, false}, {5, 0, false},
+			{6, 0, false}, {7, 0, false}, {8, 0, false}, {9, 0, false}, {10, 0, false}},
 		"a step back where they never followed one another": {{7, 0, false}, {8, 0, false}, {5, 0, false}, {6, 0, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,6 +63,45 @@ func TestMessagesOfOtherChannelsAreNoLoss(t *testing.T) {
 	}
 	if lost, _ := o.next(16, 18); lost != 1 {
 		t.Errorf("%d lost, want 1: of two identifiers one went elsewhere", lost)
+	}
+}
+
+// 3 and 4 are used up among the first messages, by none of other channels, by one, by two.
+func TestMessagesOfOtherChannelsAreNoLossAmongTheFirst(t *testing.T) {
+	for others, want := range []int64{2, 1, 0} {
+		var o order
+		o.next(1, 1)
+		o.next(2, 2)
+		var lost int64
+		for id := uint32(5); id <= 13; id++ {
+			n, _ := o.next(id, int64(id)-2+int64(others))
+			lost += n
+		}
+		if lost != want {
+			t.Errorf("%d lost with %d messages of other channels, want %d", lost, others, want)
+		}
+	}
+}
+
+// 2 is missing each time: once that may be a loss.
+func TestWhatATapBeginsWithEachTimeIsItsHabit(t *testing.T) {
+	var o order
+	for i, habit := range []bool{false, true, true} {
+		o.next(1, 1)
+		var lost int64
+		for id := uint32(3); id <= 12; id++ {
+			n, _ := o.next(id, int64(id)-1)
+			lost += n
+		}
+		if lost != 1 || o.habit() != habit {
+			t.Errorf("connection %d: %d lost, habit %v; want 1, %v", i+1, lost, o.habit(), habit)
+		}
+		if i < 2 {
+			o = o.again()
+		}
+	}
+	if lost, _ := o.next(14, 12); lost != 1 || o.habit() {
+		t.Errorf("a loss later on: %d lost, habit %v; want 1 that is none", lost, o.habit())
 	}
 }
 

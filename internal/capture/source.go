@@ -410,11 +410,13 @@ func (s *source) retap() {
 
 // readTap hands over the tap's messages, in order, and sets the tap up again where its stream cannot be mended otherwise.
 func (s *source) readTap(ctx context.Context, c *connection) error {
+	var o order
 	for {
-		why, err := s.readTapOnce(ctx, c)
+		why, err := s.readTapOnce(ctx, c, &o)
 		if err != nil {
 			return err
 		}
+		o = o.again()
 		s.do(ctx, func(r *Recorder) { s.tell(r, "reconnecting", why) })
 		c.tapping.Close()
 		if err := s.startTap(ctx, c); err != nil {
@@ -430,7 +432,7 @@ func (s *source) readTap(ctx context.Context, c *connection) error {
 }
 
 // readTapOnce returns why the tap must be set up again, or an error where the connection is of no use any more.
-func (s *source) readTapOnce(ctx context.Context, c *connection) (why string, err error) {
+func (s *source) readTapOnce(ctx context.Context, c *connection, o *order) (why string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -440,7 +442,6 @@ func (s *source) readTapOnce(ctx context.Context, c *connection) (why string, er
 		case <-ctx.Done():
 		}
 	}()
-	var o order
 	var silence silence
 	for {
 		m, err := s.receive(ctx, c, silence.limit())
@@ -464,7 +465,9 @@ func (s *source) readTapOnce(ctx context.Context, c *connection) (why string, er
 			})
 			continue
 		}
-		if lost > 0 {
+		if lost > 0 && o.habit() {
+			s.do(ctx, func(r *Recorder) { r.Lost(m.HostNs, ledger.SourceGap{Reason: ReasonPayloadLost, Messages: lost}) })
+		} else if lost > 0 {
 			// What comes after a loss cannot be decoded: the device's stack is not ours any more.
 			s.do(ctx, func(r *Recorder) {
 				r.Lost(m.HostNs, ledger.SourceGap{Reason: ReasonPayloadLost, Messages: lost, Bytes: int64(len(m.Payload))})
