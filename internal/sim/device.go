@@ -233,6 +233,7 @@ type State struct {
 	DeveloperMode  bool // on every release before iOS 16, which has no such switch
 	DeveloperImage bool // the developer disk image is mounted
 	Locked         bool
+	WiFi           bool // usbmuxd has it by Wi-Fi and not by cable
 }
 
 func (d *Device) locked() bool {

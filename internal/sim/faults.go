@@ -94,6 +94,8 @@ func init() {
 		{"developer-mode-on", "", "", "developer mode is on", set("developer mode is on", func(s *State) { s.DeveloperMode = true })},
 		{"lock", "", "", "the phone is locked", set("the phone is locked", func(s *State) { s.Locked = true })},
 		{"unlock", "", "", "the phone is unlocked", set("the phone is unlocked", func(s *State) { s.Locked = false })},
+		{"wifi", "", "", "the phone is connected by Wi-Fi instead of by cable", set("the phone is on Wi-Fi", func(s *State) { s.WiFi = true })},
+		{"cable", "", "", "the phone is connected by cable again", set("the phone is on its cable", func(s *State) { s.WiFi = false })},
 		{"unpair", "", "", "the phone forgets every host; a host notices when it starts a session", unpair},
 		{"trust", "", "", "somebody taps Trust: the next host that pairs is believed", trust},
 		{"refuse-session", "for error", "", "lockdownd refuses sessions with error (InvalidHostID)", refuseSession},

@@ -300,6 +300,17 @@ func TestAMissingImageAndDeveloperModeOffTakeInstrumentsAway(t *testing.T) {
 	}
 }
 
+func TestAPhoneOnWiFiIsListedAsSuch(t *testing.T) {
+	l := startLab(t, DefaultDevice(udid16, "16.7"))
+	for _, c := range []struct{ fault, by string }{{"wifi", "Network"}, {"cable", "USB"}} {
+		apply(t, l, udid16, Fault{Kind: c.fault})
+		list, err := ios.ListDevices()
+		if err != nil || len(list.DeviceList) != 1 || list.DeviceList[0].Properties.ConnectionType != c.by {
+			t.Errorf("%s: %+v, %v; want one by %s", c.fault, list, err, c.by)
+		}
+	}
+}
+
 func TestALockedPhoneLaunchesNothing(t *testing.T) {
 	l := startLab(t, DefaultDevice(udid16, "16.7"))
 	apply(t, l, udid16, Fault{Kind: "lock"})

@@ -220,9 +220,13 @@ func (l *Lab) muxListen(c *muxClient, m muxMessage) error {
 // appleUSBProduct is the USB product id that iPhones have had for years.
 const appleUSBProduct = 0x12a8
 
-// muxEntry describes an attached device, in ListDevices and in Attached messages alike.
+// muxEntry describes an attached device, in ListDevices and in Attached messages alike. Its lock is held.
 func muxEntry(d *Device, id uint64) map[string]any {
+	by := "USB"
+	if d.state.WiFi {
+		by = "Network"
+	}
 	return map[string]any{"MessageType": "Attached", "DeviceID": id, "Properties": map[string]any{
-		"ConnectionSpeed": uint64(480_000_000), "ConnectionType": "USB", "DeviceID": id, "LocationID": id << 16,
+		"ConnectionSpeed": uint64(480_000_000), "ConnectionType": by, "DeviceID": id, "LocationID": id << 16,
 		"ProductID": uint64(appleUSBProduct), "SerialNumber": d.UDID, "UDID": d.UDID, "USBSerialNumber": d.UDID}}
 }
