@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -50,33 +51,36 @@ func listAttached(ctx context.Context) ([]attached, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]attached, 0, len(entries))
-	for _, e := range entries {
-		a := attached{Facts: device.Facts{UDID: e.UDID, Connection: e.Connection}}
-		phone, err := device.Open(ctx, e, device.DefaultAgent())
-		if phone != nil {
-			a.Facts = phone.Facts
-		}
-		if err == nil {
-			err = phone.CheckDeveloperServices(ctx)
-		}
-		if err == nil {
-			_, err = phone.CheckTunnel(ctx)
-		}
-		a.OwnTunnel = device.CodeOf(err) == device.NeedsTunnel && a.TunnelByCable()
-		if a.OwnTunnel {
-			err = nil
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		a.Usable = err == nil
-		if err != nil {
-			a.Code, a.What, a.Remedy = explain(err)
-		}
-		list = append(list, a)
+	list := make([]attached, len(entries))
+	var all sync.WaitGroup // one that is silent does not hold up the others
+	for i, e := range entries {
+		all.Go(func() { list[i] = askAttached(ctx, e) })
 	}
-	return list, nil
+	all.Wait()
+	return list, ctx.Err()
+}
+
+func askAttached(ctx context.Context, e device.Entry) attached {
+	a := attached{Facts: device.Facts{UDID: e.UDID, Connection: e.Connection}}
+	phone, err := device.Open(ctx, e, device.DefaultAgent())
+	if phone != nil {
+		a.Facts = phone.Facts
+	}
+	if err == nil {
+		err = phone.CheckDeveloperServices(ctx)
+	}
+	if err == nil {
+		_, err = phone.CheckTunnel(ctx)
+	}
+	a.OwnTunnel = device.CodeOf(err) == device.NeedsTunnel && a.TunnelByCable() && a.NeedsCable() == nil
+	if a.OwnTunnel {
+		err = nil
+	}
+	a.Usable = err == nil
+	if err != nil {
+		a.Code, a.What, a.Remedy = explain(err)
+	}
+	return a
 }
 
 func printAttached(w io.Writer, list []attached) error {

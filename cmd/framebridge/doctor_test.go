@@ -55,6 +55,7 @@ func TestDoctorNamesEachTroubleAndItsRemedyWithinTenSeconds(t *testing.T) {
 		"tap-silent":                {os: "16.7", faults: []sim.Fault{{Kind: "hang", Service: "com.apple.instruments.server.services.activitytracetap"}}, code: exitDevice},
 		"screen-still":              {os: "16.7", faults: []sim.Fault{{Kind: "scene", Step: "{for: 1h, idle: true}"}}, code: exitDevice},
 		"no-tunnel-agent":           {os: "26.0", env: nobody},
+		"no-tunnel-on-wifi":         {os: "26.0", env: nobody, faults: []sim.Fault{{Kind: "wifi"}}, code: exitDevice},
 		"no-tunnel-at-all":          {os: "26.0", env: nobody, faults: []sim.Fault{{Kind: "tunnel-gone"}}, code: exitDevice},
 		"no-tunnel-agent-17.2":      {os: "17.2", env: nobody, code: exitDevice},
 		"no-kernel-tunnel-17.2":     {os: "17.2", env: agentOn, faults: []sim.Fault{{Kind: "tunnel-gone"}}, code: exitDevice},

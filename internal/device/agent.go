@@ -71,15 +71,20 @@ func (a Agent) Find(ctx context.Context, udid string) (Tunnel, error) {
 		why, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
 		return t, problem(NeedsTunnel, errors.New(shorten(why)), "unlock the phone; the agent tries again", "the tunnel agent at %s has no tunnel to %s", a, udid)
 	case response.StatusCode != http.StatusOK:
-		return t, problem(BadAnswer, nil, tunnelRemedy, "the tunnel agent at %s answers %s", a, response.Status)
+		return t, problem(BadAnswer, nil, a.endIt(), "the tunnel agent at %s answers %s", a, response.Status)
 	}
 	if err := json.Unmarshal(body, &t); err != nil {
-		return t, problem(BadAnswer, err, tunnelRemedy, "what answers at %s is no tunnel agent", a)
+		return t, problem(BadAnswer, err, a.endIt(), "what answers at %s is no tunnel agent", a)
 	}
 	if _, err := netip.ParseAddr(t.Address); err != nil || t.UDID != udid || badPort(t.RSDPort) || t.Userspace && badPort(t.UserspacePort) {
-		return t, problem(BadAnswer, nil, tunnelRemedy, "the tunnel agent at %s gives a tunnel that leads nowhere: %+v", a, t)
+		return t, problem(BadAnswer, nil, a.endIt(), "the tunnel agent at %s gives a tunnel that leads nowhere: %+v", a, t)
 	}
 	return t, nil
+}
+
+// endIt is the remedy for what is no good agent: its port is taken until it ends.
+func (a Agent) endIt() string {
+	return "end what listens at " + a.String() + ", or set GO_IOS_AGENT_PORT to another port"
 }
 
 // fault is an agent that does not answer, or not as one.
@@ -90,7 +95,7 @@ func (a Agent) fault(ctx context.Context, err error) error {
 	if silent(ctx, err) {
 		return problem(NoAnswer, err, "end it, and run `"+tunnelRemedy+"`", "the tunnel agent at %s does not answer", a)
 	}
-	return problem(BadAnswer, err, tunnelRemedy, "what answers at %s is no tunnel agent", a)
+	return problem(BadAnswer, err, a.endIt(), "what answers at %s is no tunnel agent", a)
 }
 
 // Probe is nil where something at the phone's end of a tunnel still talks: its service discovery begins HTTP/2 as soon as it is greeted.

@@ -124,12 +124,12 @@ func TestTheCallersOwnEndIsNoFaultOfThePhone(t *testing.T) {
 func TestNoUsbmuxdNamesTheRemedy(t *testing.T) {
 	t.Setenv("USBMUXD_SOCKET_ADDRESS", "UNIX://"+filepath.Join(t.TempDir(), "nobody"))
 	_, err := List(context.Background())
-	if CodeOf(err) != UsbmuxdAbsent || !strings.Contains(err.Error(), usbmuxdRemedy) {
+	if CodeOf(err) != UsbmuxdAbsent || !strings.HasSuffix(err.Error(), "start a usbmuxd there, or unset USBMUXD_SOCKET_ADDRESS") {
 		t.Errorf("%v", err)
 	}
 	for _, address := range []string{"a://b://c", "://", "UNIX://"} { // shapes at which go-ios would panic
 		t.Setenv("USBMUXD_SOCKET_ADDRESS", address)
-		if _, err := List(context.Background()); CodeOf(err) != UsbmuxdAbsent {
+		if _, err := List(context.Background()); CodeOf(err) != UsbmuxdAbsent || !strings.Contains(err.Error(), "unset USBMUXD_SOCKET_ADDRESS") {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
@@ -248,8 +248,9 @@ func TestWhatAnswersAsATunnelAgent(t *testing.T) {
 			if CodeOf(err) != c.want || (err == nil) != (c.want == "") {
 				t.Errorf("%+v, %v; want code %q", tunnel, err, c.want)
 			}
-			if c.want == BadAnswer && !strings.Contains(err.Error(), "framebridge tunnel") {
-				t.Errorf("%v names no remedy", err)
+			// Its port is taken: to run an agent there would fail.
+			if remedy := "end what listens at " + a.String() + ", or set GO_IOS_AGENT_PORT to another port"; c.want == BadAnswer && !strings.HasSuffix(err.Error(), remedy) {
+				t.Errorf("%v, want the remedy %q", err, remedy)
 			}
 		})
 	}
@@ -261,6 +262,23 @@ func TestWhatAnswersAsATunnelAgent(t *testing.T) {
 	defer cancel()
 	if _, err := silent.Find(ctx, "U"); CodeOf(err) != NoAnswer {
 		t.Errorf("silence: %v", err)
+	}
+}
+
+func TestReleasesWithKernelTunnelsOnlyNeedAnotherAgent(t *testing.T) {
+	userspace := agentOf(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "tunnel not found", http.StatusNotFound) })
+	for _, c := range []struct {
+		agent  Agent
+		remedy string
+	}{
+		{Agent{Host: "127.0.0.1", Port: 1}, kernelTunnelRemedy},
+		{userspace, "unlock the phone; if the agent at " + userspace.String() + " was started without --kernel, end it and run `" + kernelTunnelRemedy + "`"},
+	} {
+		_, err := (&rsdTransport{facts: Facts{UDID: "U", OSVersion: "17.2"}, agent: c.agent}).tunnel(context.Background())
+		var p *Problem
+		if !errors.As(err, &p) || p.Code != NeedsTunnel || p.Remedy != c.remedy || !strings.HasSuffix(p.What, "(iOS 17.2 has kernel tunnels only, which were never tested)") {
+			t.Errorf("%v, want the remedy %q", err, c.remedy)
+		}
 	}
 }
 

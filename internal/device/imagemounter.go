@@ -30,7 +30,9 @@ func (p *Phone) CheckDeveloperMode(ctx context.Context) error {
 	if on, ok := answer["DeveloperModeStatus"].(bool); !ok {
 		return problem(BadAnswer, nil, "", "the image mounter does not say whether developer mode is on")
 	} else if !on {
-		return problem(DeveloperModeOff, nil, "on the phone: Settings > Privacy & Security > Developer Mode", "developer mode is off on %s", p.UDID)
+		// A phone fresh from the shop hides the switch until a host asks it to show it.
+		return problem(DeveloperModeOff, nil, "run `ios devmode reveal --udid="+p.UDID+"`, then on the phone: Settings > Privacy & Security > Developer Mode",
+			"developer mode is off on %s", p.UDID)
 	}
 	return nil
 }

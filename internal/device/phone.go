@@ -52,6 +52,14 @@ func (f Facts) TunnelByCable() bool {
 	return f.Major() > FirstTunnelRelease || f.Major() == FirstTunnelRelease && err == nil && n >= 4
 }
 
+// NeedsCable is why no tunnel can be made to a phone on Wi-Fi: it has no lockdownd there that starts one. nil where it is on a cable.
+func (f Facts) NeedsCable() error {
+	if f.Connection == "USB" {
+		return nil
+	}
+	return problem(NeedsTunnel, nil, "plug it in by cable", "%s is connected by Wi-Fi, over which no tunnel can be made", f.UDID)
+}
+
 // simulatedKey is a lockdown value that only a simulated device has. It is asked of every device.
 const simulatedKey = "FramebridgeSimulated"
 

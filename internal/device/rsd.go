@@ -21,9 +21,18 @@ type rsdTransport struct {
 func (t *rsdTransport) tunnel(ctx context.Context) (Tunnel, error) {
 	found, err := t.agent.Find(ctx, t.facts.UDID)
 	var p *Problem
-	if errors.As(err, &p) && p.Code == NeedsTunnel && !t.facts.TunnelByCable() {
-		p.What += " (iOS " + t.facts.OSVersion + " has kernel tunnels only)"
+	switch {
+	case !errors.As(err, &p) || p.Code != NeedsTunnel:
+	case t.facts.TunnelByCable():
+		if err := t.facts.NeedsCable(); err != nil {
+			return found, err
+		}
+	default:
+		p.What += " (iOS " + t.facts.OSVersion + " has kernel tunnels only, which were never tested)"
 		p.Remedy = kernelTunnelRemedy
+		if t.agent.Answers(ctx) {
+			p.Remedy = "unlock the phone; if the agent at " + t.agent.String() + " was started without --kernel, end it and run `" + kernelTunnelRemedy + "`"
+		}
 	}
 	return found, err
 }
@@ -109,7 +118,7 @@ func rsdError(ctx context.Context, t Tunnel, err error) error {
 func rsdServices(t Tunnel, handshake map[string]any) (map[string]int, error) {
 	properties, _ := handshake["Properties"].(map[string]any)
 	if udid, _ := properties["UniqueDeviceID"].(string); udid != t.UDID {
-		return nil, problem(BadAnswer, nil, tunnelRemedy, "the tunnel to %s leads to another phone, %q", t.UDID, udid)
+		return nil, problem(BadAnswer, nil, "end the tunnel agent, and run `"+tunnelRemedy+"`", "the tunnel to %s leads to another phone, %q", t.UDID, udid)
 	}
 	list, ok := handshake["Services"].(map[string]any)
 	if !ok {

@@ -14,12 +14,14 @@ import (
 	"github.com/danielpaulus/go-ios/ios"
 )
 
+const muxVariable = "USBMUXD_SOCKET_ADDRESS"
+
 // muxAddress is where usbmuxd listens: $USBMUXD_SOCKET_ADDRESS (host:port, or UNIX:///absolute/path as libusbmuxd wants it), else
 // the platform's own.
 func muxAddress() (network, address string, err error) {
 	// go-ios panics on an address such as "a://b://c", so the shape is checked before it is asked.
-	if set := os.Getenv("USBMUXD_SOCKET_ADDRESS"); strings.Count(set, "://") > 1 {
-		return "", "", fmt.Errorf("USBMUXD_SOCKET_ADDRESS is %q; expected host:port or UNIX:///absolute/path", set)
+	if set := os.Getenv(muxVariable); strings.Count(set, "://") > 1 {
+		return "", "", fmt.Errorf("%s is %q; expected host:port or UNIX:///absolute/path", muxVariable, set)
 	}
 	network, address = ios.GetSocketTypeAndAddress(ios.GetUsbmuxdSocket())
 	return network, address, nil
@@ -30,7 +32,7 @@ func muxAddress() (network, address string, err error) {
 func dialMux(ctx context.Context) (conn net.Conn, release func(), err error) {
 	network, address, err := muxAddress()
 	if err != nil {
-		return nil, nil, problem(UsbmuxdAbsent, err, "", "no address for usbmuxd")
+		return nil, nil, problem(UsbmuxdAbsent, err, "unset "+muxVariable+", or set it to host:port or UNIX:///absolute/path", "no address for usbmuxd")
 	}
 	var d net.Dialer
 	conn, err = d.DialContext(ctx, network, address)
@@ -38,7 +40,11 @@ func dialMux(ctx context.Context) (conn net.Conn, release func(), err error) {
 		return nil, nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, nil, problem(UsbmuxdAbsent, err, usbmuxdRemedy, "usbmuxd does not answer at %s", address)
+		remedy := usbmuxdRemedy
+		if os.Getenv(muxVariable) != "" {
+			remedy = "start a usbmuxd there, or unset " + muxVariable
+		}
+		return nil, nil, problem(UsbmuxdAbsent, err, remedy, "usbmuxd does not answer at %s", address)
 	}
 	return conn, bound(ctx, conn), nil
 }

@@ -27,6 +27,9 @@ func Ensure(ctx context.Context, f device.Facts, agent device.Agent, worker func
 	if err := ask(ctx, f.UDID, agent); device.CodeOf(err) != device.NeedsTunnel {
 		return agent, nothing, ctx.Err() // the agent's tunnel, or its trouble, is what connecting will meet
 	}
+	if err := f.NeedsCable(); err != nil {
+		return agent, nothing, err
+	}
 	ln, own, err := Listen(device.Agent{Host: "127.0.0.1"})
 	if err != nil {
 		return agent, nothing, err

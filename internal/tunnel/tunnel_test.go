@@ -239,6 +239,21 @@ func TestAWorkerWhosePhoneIsSilentEndsWhenItIsNotWantedAnyMore(t *testing.T) {
 	all.Wait()
 }
 
+func TestAPhoneOnWiFiIsToldToComeByCableAtOnce(t *testing.T) {
+	began := time.Now()
+	_, _, err := Ensure(context.Background(), device.Facts{UDID: udid, OSVersion: "26.0", Connection: "Network"}, device.Agent{Host: "127.0.0.1", Port: 1},
+		func(context.Context, string) *exec.Cmd {
+			t.Error("a worker for a phone that none can reach")
+			return exec.Command("false")
+		})
+	if device.CodeOf(err) != device.NeedsTunnel || !strings.HasSuffix(err.Error(), "plug it in by cable") {
+		t.Errorf("%v, want the remedy to plug it in", err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
 func TestTheInfoAPI(t *testing.T) {
 	startLab(t, "26.0")
 	a := startAgent(t)
