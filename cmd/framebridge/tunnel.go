@@ -23,8 +23,8 @@ func newTunnel() *cobra.Command {
 		Use:   "tunnel",
 		Short: "Keep tunnels to phones of iOS 17 and later, and tell where they are",
 		Long: `Keeps a tunnel to every phone of iOS 17 and later that is attached by cable, as they come and go, and serves go-ios's
-info API at $GO_IOS_AGENT_HOST:$GO_IOS_AGENT_PORT (127.0.0.1:60105), so that framebridge, go-ios and other programs find
-them. No root is needed: tunnels live in this program (iOS 17.4 and later). A recording that finds no agent runs one for
+info API at 127.0.0.1:60105 (another port: $GO_IOS_AGENT_PORT), so that framebridge, go-ios and other programs on this host
+find them. No root is needed: tunnels live in this program (iOS 17.4 and later). A recording that finds no agent runs one for
 itself; this command is for several programs at once, and for tunnels that outlive a recording.
 
 iOS 17.0 to 17.3 knows kernel tunnels only, which need root: sudo framebridge tunnel --kernel. That path is go-ios's own and

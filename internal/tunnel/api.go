@@ -15,6 +15,9 @@ import (
 
 // Listen opens the socket of the info API at the agent's address; port 0 takes any.
 func Listen(a device.Agent) (net.Listener, device.Agent, error) {
+	if !besideWorkers(a.Host) {
+		return nil, a, fmt.Errorf("tunnels can be used from this host only, at %s, and would be told of at %q: unset GO_IOS_AGENT_HOST", workerHost, a.Host)
+	}
 	ln, err := net.Listen("tcp", a.String())
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, a, &device.Problem{Code: device.PortTaken, What: fmt.Sprintf("%s is taken", a),
@@ -25,6 +28,15 @@ func Listen(a device.Agent) (net.Listener, device.Agent, error) {
 	}
 	a.Port = ln.Addr().(*net.TCPAddr).Port
 	return ln, a, nil
+}
+
+// workerHost is where workers listen for connections to be carried through their tunnels; clients dial them at the host of the info API.
+const workerHost = "localhost"
+
+func besideWorkers(host string) bool {
+	api, err1 := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, "0"))
+	workers, err2 := net.ResolveTCPAddr("tcp", net.JoinHostPort(workerHost, "0"))
+	return err1 == nil && err2 == nil && api.IP.Equal(workers.IP)
 }
 
 // Serve answers on the info API as go-ios's agent does, but for /shutdown, until ctx ends.

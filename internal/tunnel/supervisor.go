@@ -246,7 +246,7 @@ func (s *Supervisor) live(ctx context.Context, udid string, p *phone) error {
 
 // probe returns when the tunnel no longer leads to the phone, or nil when ctx ends.
 func probe(ctx context.Context, t device.Tunnel) error {
-	agent := device.Agent{Host: "localhost"} // where workers listen
+	agent := device.Agent{Host: workerHost}
 	for failed := 0; ; {
 		select {
 		case <-time.After(probeEvery):

@@ -295,6 +295,19 @@ func TestATakenPortIsNamed(t *testing.T) {
 	}
 }
 
+// Userspace tunnels are dialled at the agent's host, and go-ios listens for them at localhost alone.
+func TestTunnelsAreNotToldOfWhereTheyCannotBeDialled(t *testing.T) {
+	for host, refused := range map[string]bool{"127.0.0.1": false, "localhost": false, "0.0.0.0": true, "127.0.0.2": true, "::1": true, "": true, "192.0.2.1": true} {
+		ln, _, err := Listen(device.Agent{Host: host})
+		if (err != nil) != refused || refused && !strings.HasSuffix(err.Error(), "unset GO_IOS_AGENT_HOST") {
+			t.Errorf("%q: %v, want refused: %v", host, err, refused)
+		}
+		if err == nil {
+			ln.Close()
+		}
+	}
+}
+
 // Workers that say nothing, nonsense or another phone's tunnel are ended and started again with growing pauses.
 func TestBadWorkersAreEndedAndStartedAgainWithGrowingPauses(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())

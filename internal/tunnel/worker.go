@@ -91,7 +91,7 @@ func manual(ctx context.Context, phone ios.DeviceEntry) (goios.Tunnel, error) {
 // freePort is a port that nobody listens on. go-ios wants to be told one, so another program may take it in between; then the worker fails
 // and the next one tries another.
 func freePort() (int, error) {
-	ln, err := net.Listen("tcp", "localhost:0")
+	ln, err := net.Listen("tcp", net.JoinHostPort(workerHost, "0"))
 	if err != nil {
 		return 0, err
 	}
