@@ -61,6 +61,9 @@ whether the native form of its release is known. Do something on the screen mean
 				udid = args[0]
 			}
 			d := diagnose(cmd.Context(), udid)
+			if err := cmd.Context().Err(); err != nil {
+				return err // what failed then is no fault of the phone's
+			}
 			if asJSON {
 				if err := json.NewEncoder(cmd.OutOrStdout()).Encode(d); err != nil {
 					return err

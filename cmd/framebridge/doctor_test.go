@@ -106,6 +106,19 @@ func TestDoctorNamesEachTroubleAndItsRemedyWithinTenSeconds(t *testing.T) {
 	all.Wait()
 }
 
+func TestAnInterruptedDoctorFindsNothing(t *testing.T) {
+	for name, fault := range map[string]sim.Fault{"while a phone is silent": {Kind: "hang", Service: "lockdownd"}, "while it listens to the tap": {Kind: "clear"}} {
+		lab, udids := startLab(t, "[{for: 1h, hz: 60}]", "16.7")
+		if _, err := lab.Apply(context.Background(), udids[0], fault); err != nil {
+			t.Fatal(err)
+		}
+		underWay := func() bool { time.Sleep(1500 * time.Millisecond); return true }
+		if e := interrupt(t, underWay, "doctor", udids[0]); e.code != exitPartial || e.stdout != "" || !strings.Contains(e.stderr, "interrupted") {
+			t.Errorf("%s: exit code %d\n%s%s", name, e.code, e.stdout, e.stderr)
+		}
+	}
+}
+
 // freePort is a port that nobody listens on.
 func freePort(t *testing.T) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
