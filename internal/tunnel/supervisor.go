@@ -56,7 +56,8 @@ type Supervisor struct {
 	mu      sync.Mutex
 	looked  bool
 	phones  map[string]*phone
-	waiting map[string]error // why a phone has no tunnel
+	asked   map[device.Entry]bool // those that are being asked who they are
+	waiting map[string]error      // why a phone has no tunnel
 }
 
 // phone is an attached phone that is cared for.
@@ -70,7 +71,7 @@ type phone struct {
 // Run cares for tunnels until ctx ends, and then ends them all.
 func (s *Supervisor) Run(ctx context.Context) {
 	s.mu.Lock()
-	s.phones, s.waiting = map[string]*phone{}, map[string]error{}
+	s.phones, s.asked, s.waiting = map[string]*phone{}, map[device.Entry]bool{}, map[string]error{}
 	s.mu.Unlock()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -111,33 +112,38 @@ func (s *Supervisor) look(ctx context.Context, all *sync.WaitGroup) {
 	}
 	var fresh []device.Entry
 	for udid, e := range attached {
-		if s.phones[udid] == nil {
+		if s.phones[udid] == nil && !s.asked[e] {
+			s.asked[e] = true
 			fresh = append(fresh, e)
 		}
 	}
+	s.looked = s.looked || len(s.asked) == 0
 	s.mu.Unlock()
-	var asked sync.WaitGroup // one that is silent must not hold up the others
-	for _, e := range fresh {
-		asked.Go(func() {
-			facts, err := device.ReadFacts(ctx, e)
-			if err != nil {
-				zerolog.Ctx(ctx).Debug().Err(err).Str("udid", e.UDID).Msg("not ready yet")
-				return // the next look tries again
-			}
-			caring, end := context.WithCancel(ctx)
-			p := &phone{deviceID: e.DeviceID, end: end, restart: make(chan struct{}, 1)}
-			s.mu.Lock()
-			s.phones[e.UDID] = p
-			s.mu.Unlock()
-			if facts.NeedsTunnel() {
-				all.Go(func() { s.care(caring, e.UDID, p) })
-			}
-		})
+	for _, e := range fresh { // one that is silent holds up neither the others nor the next look
+		all.Go(func() { s.meet(ctx, e, all) })
 	}
-	asked.Wait()
+}
+
+// meet asks a phone that is new who it is, and begins to care for it.
+func (s *Supervisor) meet(ctx context.Context, e device.Entry, all *sync.WaitGroup) {
+	facts, err := device.ReadFacts(ctx, e)
 	s.mu.Lock()
-	s.looked = true
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	delete(s.asked, e)
+	s.looked = s.looked || len(s.asked) == 0
+	if err != nil {
+		zerolog.Ctx(ctx).Debug().Err(err).Str("udid", e.UDID).Msg("not ready yet")
+		return // the next look tries again
+	}
+	if s.phones[e.UDID] != nil {
+		return // it was unplugged meanwhile, and is back with another number
+	}
+	caring, end := context.WithCancel(ctx)
+	p := &phone{deviceID: e.DeviceID, end: end, restart: make(chan struct{}, 1)}
+	s.phones[e.UDID] = p
+	if facts.NeedsTunnel() {
+		all.Go(func() { s.care(caring, e.UDID, p) })
+	}
 }
 
 // care runs one worker after the other.
@@ -281,9 +287,11 @@ func cmp(err, otherwise error) error {
 func (s *Supervisor) set(udid string, p *phone, t *device.Tunnel, why error) {
 	s.mu.Lock()
 	p.tunnel = t
-	if why != nil {
+	switch {
+	case s.phones[udid] != p: // it is gone, and forgotten
+	case why != nil:
 		s.waiting[udid] = why
-	} else {
+	default:
 		delete(s.waiting, udid)
 	}
 	s.mu.Unlock()

@@ -192,6 +192,32 @@ func TestTunnelsComeBackWhateverEndsThem(t *testing.T) {
 	up("a tunnel after the phone ended it")
 }
 
+func TestASilentPhoneHoldsUpNoOtherAndOneThatIsGoneIsForgotten(t *testing.T) {
+	lab := startLab(t, "26.0", "26.0")
+	const second = "00008140-0000000000000002"
+	fault := func(udid string, f sim.Fault) {
+		if _, err := lab.Apply(context.Background(), udid, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fault(udid, sim.Fault{Kind: "hang", Service: "lockdownd"})
+	a := startAgent(t)
+	up := func() bool { _, ok, _ := a.Tunnel(second); return ok }
+	unknown := func() bool { _, ok, why := a.Tunnel(second); return !ok && why == nil }
+	within(t, 8*time.Second, "a tunnel", up)
+	for range 3 { // eight seconds of silence are begun anew meanwhile
+		fault(second, sim.Fault{Kind: "disconnect"})
+		within(t, 4*time.Second, "a phone that is gone is forgotten", unknown)
+		time.Sleep(time.Second) // its worker has ended by now
+		if !unknown() {
+			_, ok, why := a.Tunnel(second)
+			t.Errorf("a phone that is gone: tunnel %v, %v", ok, why)
+		}
+		fault(second, sim.Fault{Kind: "connect"})
+		within(t, 5*time.Second, "a tunnel to a phone that is back", up)
+	}
+}
+
 // go-ios waits for a phone's answer for ever, whatever becomes of the one who asked.
 func TestAWorkerWhosePhoneIsSilentEndsWhenItIsNotWantedAnyMore(t *testing.T) {
 	lab := startLab(t, "26.0")
