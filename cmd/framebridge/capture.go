@@ -81,7 +81,7 @@ something happens, long frame times are idleness, not jank: hitches tell those a
 	f.BoolVar(&o.Compress, "compress", false, "seal events.jsonl as events.jsonl.zst")
 	f.BoolVar(&o.Launch, "launch", false, "start the app in a new process life even if it runs")
 	f.BoolVar(&o.NoLaunch, "no-launch", false, "never start the app; it must run")
-	f.BoolVar(&o.Foreground, "foreground", false, "your word that the app is in the foreground, for releases that do not tell (iOS 14 and 15)")
+	f.BoolVar(&o.Foreground, "foreground", false, "your word that the app is in the foreground at the start, for releases that do not tell (iOS 14 and 15); after a reconnection it does not count")
 	f.BoolVar(&noLedger, "no-ledger", false, noLedgerHelp)
 	f.BoolVar(&asJSON, "json", false, "publications as JSON lines on stdout, then the result")
 	return cmd
