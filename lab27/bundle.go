@@ -136,10 +136,7 @@ func (r *bundleReader) problem(p *Problem) { r.report.add(p) }
 // open notes what keeps a file from being read; a missing one is judged later, when it is known whether the bundle was sealed.
 func (r *bundleReader) open(name string) io.ReadCloser {
 	var f fs.File
-	info, err := fs.Stat(r.files, name)
-	if err == nil && !info.Mode().IsRegular() { // opening a pipe may wait for ever
-		err = errors.New("expected a regular file")
-	}
+	err := regular(r.files, name)
 	if err == nil {
 		f, err = r.files.Open(name)
 	}
@@ -150,6 +147,19 @@ func (r *bundleReader) open(name string) io.ReadCloser {
 		return nil
 	}
 	return f
+}
+
+// regular refuses what is on a disk and no regular file: opening a pipe may wait for ever.
+func regular(files fs.FS, name string) error {
+	disk, ok := files.(fs.StatFS)
+	if !ok {
+		return nil
+	}
+	info, err := disk.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("expected a regular file")
+	}
+	return err
 }
 
 // read is a document as a whole, and whether it was there.

@@ -256,6 +256,8 @@ var (
 		{sim.Fault{Kind: "connect"}, time.Second, false},
 		{sim.Fault{Kind: "developer-mode-on"}, 5 * time.Second, false},
 		{sim.Fault{Kind: "hang", Service: instruments, For: sim.Duration(2 * time.Second)}, 4 * time.Second, false},
+		{sim.Fault{Kind: "wifi"}, time.Second, false},
+		{sim.Fault{Kind: "cable"}, time.Second, false},
 		{sim.Fault{Kind: "lock"}, time.Second, false},
 		{sim.Fault{Kind: "unlock"}, time.Second, false},
 		{sim.Fault{Kind: "clear"}, 0, false},
