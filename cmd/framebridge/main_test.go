@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -476,6 +477,9 @@ func TestPublicationsThatAreLateSayByHowMuch(t *testing.T) {
 
 func TestHangingUpSealsAndNohupDoesNot(t *testing.T) {
 	startLab(t, "[{for: 1h, hz: 60}]", "16.7")
+	hangUp := make(chan os.Signal, 1) // where these tests run under nohup themselves, what they start would not hear it
+	signal.Notify(hangUp, syscall.SIGHUP)
+	defer signal.Stop(hangUp)
 	for name, c := range map[string]struct {
 		command []string
 		code    int
