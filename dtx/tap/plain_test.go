@@ -288,7 +288,10 @@ func plainDecode(want Want, stream []byte) (lines []string) {
 		case plainDefined:
 			begun = true
 		case plainEnd:
-			if at < len(stream) {
+			switch {
+			case !begun && len(stream) > 0:
+				lines = append(lines, gapLine(ReasonSkipped, 0, int64(len(stream))))
+			case at < len(stream):
 				lines = append(lines, gapLine(ReasonTorn, 0, int64(len(stream)-at)))
 			}
 			return lines
